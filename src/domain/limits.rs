@@ -49,6 +49,8 @@ pub const DOMAINS_COUNT: usize = 100;
 pub const ROTATION_DAYS: std::ops::RangeInclusive<u16> = 30..=730;
 /// Number of panel users of one account.
 pub const USERS_COUNT: usize = 50;
+/// Number of suppressions of one account. Only bounces, complaints and unsubscriptions may exceed it.
+pub const SUPPRESSIONS_COUNT: u64 = 1_000_000;
 /// Number of pending and held deliveries of one endpoint. Only new events may exceed it.
 pub const OUTSTANDING_DELIVERIES_COUNT: u64 = 100_000;
 

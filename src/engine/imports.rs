@@ -14,10 +14,11 @@ use super::suppressed_messages::Leased;
 use super::suppressions::{Imported, SuppressionBatches, failure};
 use crate::base::id::AccountId;
 use crate::store::error::{OpError, StoreError};
+use crate::store::op::Op;
 use crate::store::op::suppression::ImportSuppressions;
+use crate::store::op::suppression_count::{self, TooManySuppressions};
 use crate::store::op::suppression_import::{BeginImport, EndImport, FinishImport, ImportBatch, TakeBackImport};
 use crate::store::op::waiting::{self, EndWaiting};
-use crate::store::op::{Never, Op};
 use crate::store::read::Read as _;
 use crate::store::row::suppression::{ImportStage, SuppressionImportRow};
 use crate::store::schema::Table;
@@ -35,6 +36,8 @@ pub enum ImportRefusal {
     Running,
     /// Other accounts run the maximum number of long imports.
     Crowded,
+    /// The account would have more than the maximum number of suppressions.
+    TooMany,
 }
 
 /// Accounts with a running import. An import ends with its process, so this is kept in memory.
@@ -135,7 +138,7 @@ impl Engine {
         let addresses: Vec<_> = suppressions.iter().map(|suppression| suppression.address.clone()).collect();
         let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;
         let op = ImportSuppressions { account, suppressions, waiting };
-        let imported = self.commit_leased_on(on, op, leases).await.map_err(failure)?;
+        let imported = self.commit_leased_on(on, op, leases).await.map_err(too_many)?;
         self.end_waiting(account, &addresses).await?;
         Ok(Imported { imported, skipped: count - imported })
     }
@@ -149,6 +152,10 @@ impl Engine {
     ) -> Result<Imported, OpError<ImportRefusal>> {
         self.check_room()?;
         let (account, count) = (on.account, list.count());
+        // A list that may exceed the limit is counted before any of it is written. Each batch checks the limit again.
+        if count as u64 > suppression_count::room(&self.store.snapshot()?, account)? {
+            self.preview_import(account, Arc::clone(&list)).await?;
+        }
         let begun = self.store.commit(BeginImport { account }).await;
         let timer = begun.map_err(|stop| match stop {
             OpError::Refused(_) => OpError::Refused(ImportRefusal::Running),
@@ -159,7 +166,7 @@ impl Engine {
             let read = Arc::clone(&list);
             let suppressions = self.blocking(account, move || read.batch(number)).await?;
             self.check_room()?;
-            imported += self.paced(ImportBatch { account, import: timer.id, suppressions }).await?;
+            imported += self.paced(ImportBatch { account, import: timer.id, suppressions }).await.map_err(too_many)?;
         }
         self.commit_on(on, FinishImport { account, import: timer.id, count }).await.map_err(failure)?;
         self.end_import(timer).await?;
@@ -167,9 +174,9 @@ impl Engine {
     }
 
     /// Commits a batch. If submissions wait, it then pauses for the duration of the batch.
-    async fn paced<O: Op<Refusal = Never>>(&self, op: O) -> Result<O::Reply, StoreError> {
+    async fn paced<O: Op>(&self, op: O) -> Result<O::Reply, OpError<O::Refusal>> {
         let began = tokio::time::Instant::now();
-        let reply = self.store.commit(op).await.map_err(failure)?;
+        let reply = self.store.commit(op).await?;
         if self.waiting_submissions.load(Ordering::Acquire) > 0 {
             tokio::time::sleep(began.elapsed().min(PAUSE_MAX)).await;
         }
@@ -200,7 +207,7 @@ impl Engine {
             Some(ImportStage::Unfinished(_)) => {
                 let account = timer.account;
                 tracing::warn!(%account, "suppression import did not finish; removing its suppressions");
-                while !self.paced(TakeBackImport { timer }).await? {}
+                while !self.paced(TakeBackImport { timer }).await.map_err(failure)? {}
                 Ok(())
             }
             Some(ImportStage::Finished) | None => self.end_import(timer).await,
@@ -222,6 +229,13 @@ impl Engine {
             }
         }
         Ok(())
+    }
+}
+
+fn too_many(stop: OpError<TooManySuppressions>) -> OpError<ImportRefusal> {
+    match stop {
+        OpError::Refused(TooManySuppressions) => OpError::Refused(ImportRefusal::TooMany),
+        OpError::Failed(error) => OpError::Failed(error),
     }
 }
 

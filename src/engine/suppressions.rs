@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::audit::Behalf;
 use super::background_thread::NotDone;
+use super::imports::ImportRefusal;
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::suppressed_messages::Leased;
 use crate::base::id::{AccountId, Ulid};
@@ -13,6 +14,7 @@ use crate::domain::address::Address;
 use crate::store::Store;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::suppression::{self, Added, Name, Suppress, Suppression, UnfinishedImport, Unsuppress};
+use crate::store::op::suppression_count::{self, TooManySuppressions};
 use crate::store::op::{Never, NotFound};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
@@ -66,14 +68,18 @@ impl Engine {
     /// Suppresses an address on the account's request, and ends mail that waits for it.
     ///
     /// # Errors
-    /// Fails if the store fails.
-    pub async fn suppress(&self, on: impl Into<Behalf>, suppression: Suppression) -> Result<Added, StoreError> {
+    /// The account has the maximum number of suppressions, or the store's failure.
+    pub async fn suppress(
+        &self,
+        on: impl Into<Behalf>,
+        suppression: Suppression,
+    ) -> Result<Added, OpError<TooManySuppressions>> {
         self.check_room()?;
         let on = on.into();
         let (account, address) = (on.account, suppression.address.clone());
         let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, [&address])?;
         let op = Suppress { account, suppression, waiting };
-        let added = self.commit_leased_on(on, op, leases).await.map_err(failure)?;
+        let added = self.commit_leased_on(on, op, leases).await?;
         self.end_waiting(account, &[address]).await?;
         Ok(added)
     }
@@ -114,12 +120,12 @@ impl Engine {
     /// Returns the result of an import of the list without making it.
     ///
     /// # Errors
-    /// [`NotDone`] if the thread for lists is overloaded, or the store's failure.
+    /// The refusal, or the store's failure.
     pub async fn preview_import(
         &self,
         account: AccountId,
         list: Arc<dyn SuppressionBatches>,
-    ) -> Result<Result<Imported, StoreError>, NotDone> {
+    ) -> Result<Imported, OpError<ImportRefusal>> {
         let store = Arc::clone(&self.store);
         let preview = move || {
             // Hashes take less memory than addresses. A collision is expected once in 10 million million lists.
@@ -135,9 +141,15 @@ impl Engine {
             }
             new.sort_unstable();
             new.dedup();
+            if new.len() as u64 > suppression_count::room(&store.snapshot()?, account)? {
+                return Err(OpError::Refused(ImportRefusal::TooMany));
+            }
             Ok(Imported { imported: new.len(), skipped: list.count() - new.len() })
         };
-        self.beside(account, preview).await
+        self.beside(account, preview).await.unwrap_or_else(|not_done| match not_done {
+            NotDone::Crowded => Err(OpError::Refused(ImportRefusal::Crowded)),
+            NotDone::Failed => Err(OpError::Failed(StoreError::Panicked)),
+        })
     }
 
     /// Runs work on the low-priority thread for lists.

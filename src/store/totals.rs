@@ -11,14 +11,14 @@ use super::read::{OnDamage, Order, Read, after_prefix, sound};
 use super::row::Row;
 use super::row::delivery::DeliveryRow;
 use super::row::message::MessageRow;
-use super::row::totals::{OutstandingRow, StoredContentRow, StoredInBucketRow};
+use super::row::totals::{OutstandingRow, StoredContentRow, StoredInBucketRow, SuppressionCountRow};
 use super::schema::{self, Table, meta};
 use super::timer::{Timer, TimerKind};
 use crate::base::id::{AccountId, DeliveryId, Ulid};
 use crate::base::time::Timestamp;
 
 /// Version of the totals. A store with a lower one is counted again.
-const KEPT: u8 = 1;
+const KEPT: u8 = 2;
 
 type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
 
@@ -57,7 +57,8 @@ pub(super) fn count_missing(found: &impl Read, changes: &mut Changes, report: &d
     if kept.is_some_and(|kept| kept.first().is_some_and(|kept| *kept >= KEPT)) {
         return Ok(());
     }
-    for table in [Table::Outstanding, Table::StoredContent, Table::StoredContentByBucket] {
+    let counts = [Table::Outstanding, Table::StoredContent, Table::StoredContentByBucket, Table::SuppressionCounts];
+    for table in counts {
         let everything: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
         for key in found.keys_with(table, everything, Order::Ascending, OnDamage::Key, usize::MAX)? {
             changes.put(table, key, None);
@@ -66,6 +67,7 @@ pub(super) fn count_missing(found: &impl Read, changes: &mut Changes, report: &d
     let counted = CountingReport::begin(report);
     count_outstanding(found, changes, &counted)?;
     count_stored_content(found, changes, &counted)?;
+    count_suppressions(found, changes, &counted)?;
     changes.put(Table::Meta, meta::TOTALS.to_vec(), Some(vec![KEPT]));
     Ok(())
 }
@@ -120,6 +122,21 @@ fn count_stored_content(found: &impl Read, changes: &mut Changes, rows: &Countin
     for (account, bytes) in in_all {
         let key = account.as_bytes().to_vec();
         changes.put(Table::StoredContent, key, Some(StoredContentRow { bytes }.encode()));
+    }
+    Ok(())
+}
+
+fn count_suppressions(found: &impl Read, changes: &mut Changes, rows: &CountingReport<'_>) -> Result<(), StoreError> {
+    let mut counted = BTreeMap::<[u8; 16], u64>::new();
+    found.scan_sound(Table::Suppressions, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
+        rows.row();
+        if let Some(account) = key.first_chunk::<16>() {
+            *counted.entry(*account).or_default() += 1;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for (account, suppressions) in counted {
+        changes.put(Table::SuppressionCounts, account.to_vec(), Some(SuppressionCountRow { suppressions }.encode()));
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::{label, not_found};
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
 use crate::domain::fields::Fields;
+use crate::domain::limits::SUPPRESSIONS_COUNT;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::background_thread::NotDone;
@@ -27,6 +28,7 @@ use crate::http::suppression_export::SuppressionExport;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
 use crate::store::error::OpError;
 use crate::store::op::suppression::{Name, Suppression};
+use crate::store::op::suppression_count::TooManySuppressions;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
 /// Media type of a CSV list.
@@ -37,10 +39,22 @@ pub(in crate::http) const NDJSON: &str = "application/x-ndjson";
 /// `POST /v1/suppressions`: 201, or 200 with the existing suppression if the address is already suppressed.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let suppression = new_of(call.json()?)?;
-    let added = api.engine.suppress(&call.caller, suppression).await?;
+    let added = api.engine.suppress(&call.caller, suppression).await.map_err(not_suppressed)?;
     let status = if added.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let answer = Answer::json(status, &SuppressionView::new(&added.row));
     Ok(answer.with_location(&format!("/v1/suppressions/{}", added.row.id)))
+}
+
+/// Returns the error of a refused suppression.
+pub(crate) fn not_suppressed(stop: OpError<TooManySuppressions>) -> ApiError {
+    match stop {
+        OpError::Refused(TooManySuppressions) => too_many(),
+        OpError::Failed(error) => error.into(),
+    }
+}
+
+fn too_many() -> ApiError {
+    ApiError::Conflict(format!("An account has at most {SUPPRESSIONS_COUNT} suppressions. Remove some of them first."))
 }
 
 /// Parses the members of `object` as a suppression. The panel's form uses it too.
@@ -135,10 +149,11 @@ pub(in crate::http) async fn import(api: &Api, mut call: Call<Caller>) -> Result
         }
     };
     let done = if is_dry {
-        api.engine.preview_import(account, Arc::new(list)).await??
+        api.engine.preview_import(account, Arc::new(list)).await
     } else {
-        api.engine.import_suppressions(&call.caller, Arc::new(list)).await.map_err(not_imported)?
+        api.engine.import_suppressions(&call.caller, Arc::new(list)).await
     };
+    let done = done.map_err(not_imported)?;
     Ok(Answer::json(StatusCode::OK, &ImportedView::new(done)))
 }
 
@@ -149,6 +164,7 @@ pub(crate) fn not_imported(stop: OpError<ImportRefusal>) -> ApiError {
             "Another import of this account is running or being undone. Try again when it has finished.".to_owned(),
         ),
         OpError::Refused(ImportRefusal::Crowded) => ApiError::Overloaded,
+        OpError::Refused(ImportRefusal::TooMany) => too_many(),
         OpError::Failed(error) => error.into(),
     }
 }

@@ -15,13 +15,14 @@ use crate::engine::accounts::NewKeyRefusal;
 use crate::engine::imports::ImportRefusal;
 use crate::http::error::ApiError;
 use crate::http::handlers;
-use crate::http::handlers::suppressions::not_imported;
+use crate::http::handlers::suppressions::{not_imported, not_suppressed};
 use crate::http::view::account::{KeyView, MeView, SettingsView};
 use crate::http::view::domain::DomainView;
 use crate::http::view::submission::RefusalView;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
 use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
+use crate::store::op::suppression_count::TooManySuppressions;
 use crate::store::row::suppression::SuppressionReason;
 
 const DOMAINS: &str = "Domains";
@@ -88,13 +89,17 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
     };
     Some(match name {
         "suppressions.create" => Operation::new(SUPPRESSIONS, "Suppress an address")
-            .says("Queued messages to the address immediately end as `suppressed`.")
+            .says(
+                "Queued messages to the address immediately end as `suppressed`. An account has at most 1,000,000 \
+                 suppressions. Bounces, complaints and unsubscriptions are recorded even beyond that.",
+            )
             .takes(
                 request::new_suppression(),
                 &[("phone", json!({ "email": "gone@example.org", "note": "asked by phone" }))],
             )
             .gives(StatusCode::CREATED, "Suppressed.", SuppressionView::schema())
             .gives(StatusCode::OK, "The address was already suppressed.", SuppressionView::schema())
+            .fails([not_suppressed(OpError::Refused(TooManySuppressions))])
             .always(&[Header::Location]),
         "suppressions.list" => Operation::new(SUPPRESSIONS, "List suppressions")
             .query("email", request::address(), "Only the suppression of this address.")
@@ -108,14 +113,17 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .says(
                 "The whole list is checked first: if any line has an error, nothing is imported. The suppressions \
                  take effect when all of them are written. If the service stops before that, none are kept. An \
-                 account has one import at a time.",
+                 account has one import at a time, and at most 1,000,000 suppressions: a list that would exceed \
+                 this is refused as a whole.",
             )
             .query("dry_run", Schema::boolean().with("default", false), "Only report the result of an import.")
             .takes(request::csv(), &[])
             .takes(request::json_lines(), &[])
             .gives(StatusCode::OK, "Imported.", ImportedView::schema())
             .refuses_with(FaultyListView::schema())
-            .fails([not_imported(OpError::Refused(ImportRefusal::Running))]),
+            .fails(
+                [ImportRefusal::Running, ImportRefusal::TooMany].map(|refusal| not_imported(OpError::Refused(refusal))),
+            ),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
             .says(
                 "All suppressions, in the format of the import. The list is read in parts during the download, so it \

@@ -97,7 +97,8 @@ pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fau
         }
     };
     if upload.text("act") != "import" {
-        let would = visit.api.engine.preview_import(visit.account_id(), Arc::new(suppressions)).await??;
+        let would =
+            visit.api.engine.preview_import(visit.account_id(), Arc::new(suppressions)).await.map_err(not_imported)?;
         return written(&visit, StatusCode::OK, &list, Outcome::Checked(would));
     }
     // Frees the upload: the import keeps its own copy of the list.

@@ -10,7 +10,7 @@ use crate::engine::listing::Page;
 use crate::engine::suppressions::SuppressionFilter;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::http::handlers::suppressions::{filter_of, new_of};
+use crate::http::handlers::suppressions::{filter_of, new_of, not_suppressed};
 use crate::panel::components::{Badge, FormFaults};
 use crate::panel::form::Form;
 use crate::panel::html;
@@ -142,7 +142,7 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
     match new_of(form.as_body(&["email", "note"])) {
         Ok(suppression) => {
-            let added = visit.api.engine.suppress(visit.on(), suppression).await?;
+            let added = visit.api.engine.suppress(visit.on(), suppression).await.map_err(not_suppressed)?;
             let done = if added.is_new { "added" } else { "already" };
             Ok(html::redirect(&paging::address(PATH, &[("email", &added.row.email), ("done", done)])))
         }

@@ -111,6 +111,7 @@ fn partners(sight: &CheckInputs<'_>, table: Table, key: &[u8], value: &[u8]) -> 
         | Table::Reputations
         | Table::AuditLog
         | Table::AuditLines
+        | Table::SuppressionCounts
         | Table::SuppressionImports
         | Table::Pauses
         | Table::Invitations

@@ -30,7 +30,9 @@ use crate::store::row::restored::Restored;
 use crate::store::row::suppression::{SuppressionImportRow, SuppressionRow};
 use crate::store::row::suspension::SuspensionRow;
 use crate::store::row::tls_policy::{StsPolicyRow, TlsReportDayRow, TlsReportRow};
-use crate::store::row::totals::{ActiveKeysRow, OutstandingRow, StoredContentRow, StoredInBucketRow};
+use crate::store::row::totals::{
+    ActiveKeysRow, OutstandingRow, StoredContentRow, StoredInBucketRow, SuppressionCountRow,
+};
 use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::timer::Timer;
@@ -69,6 +71,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Quotas => key.len() == 16 && reads::<Quota>(value)?,
         Table::Suppressions => key.len() > 16 && reads::<SuppressionRow>(value)?,
         Table::SuppressionsById => key.len() == 32,
+        Table::SuppressionCounts => key.len() == 16 && reads::<SuppressionCountRow>(value)?,
         Table::SuppressionImports => key.len() == 16 && reads::<SuppressionImportRow>(value)?,
         Table::WarmUps => reads::<WarmUpRow>(value)?,
         Table::Pauses => key.len() > 16 && reads::<PauseRow>(value)?,

@@ -60,6 +60,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::Quotas
         | Table::Suppressions
         | Table::SuppressionsById
+        | Table::SuppressionCounts
         | Table::SuppressionImports
         | Table::Waiting
         | Table::Pauses

@@ -48,6 +48,7 @@ pub mod settle_tls_report;
 pub mod settle_transfer;
 pub mod stored_content;
 pub mod suppression;
+pub mod suppression_count;
 pub mod suppression_import;
 pub mod suspension;
 pub mod sweep;

@@ -6,7 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotFound, Op, waiting};
+use super::suppression_count::{self, TooManySuppressions};
+use super::{NotFound, Op, waiting};
 use crate::base::id::{AccountId, MessageId, SuppressionId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
@@ -55,7 +56,8 @@ pub struct Added {
     pub is_new: bool,
 }
 
-/// Suppresses an address. An address that is already suppressed keeps its first reason.
+/// Suppresses an address, even beyond the account's limit. An address that is already suppressed keeps its first
+/// reason.
 ///
 /// # Errors
 /// Store errors.
@@ -79,6 +81,8 @@ pub(super) fn add_in(
         }
         // An unfinished import wrote it and may remove it again. The new one takes effect now.
         tables.remove(Table::SuppressionsById, &schema::suppression(account, row.id));
+    } else if !tables.has(Table::Suppressions, &key)? {
+        suppression_count::added(tables, account)?;
     }
     let row = SuppressionRow {
         id: tables.next_id::<SuppressionId>(),
@@ -175,9 +179,10 @@ pub struct Suppress {
 
 impl Op for Suppress {
     type Reply = Added;
-    type Refusal = Never;
+    type Refusal = TooManySuppressions;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Added, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Added, OpError<TooManySuppressions>> {
+        suppression_count::check(tables, self.account, std::iter::once(&self.suppression))?;
         let added = add(tables, self.account, &self.suppression)?;
         waiting::suppress(tables, self.account, &self.waiting)?;
         Ok(added)
@@ -198,9 +203,10 @@ pub struct ImportSuppressions {
 impl Op for ImportSuppressions {
     /// Number of new suppressions.
     type Reply = usize;
-    type Refusal = Never;
+    type Refusal = TooManySuppressions;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<TooManySuppressions>> {
+        suppression_count::check(tables, self.account, self.suppressions.iter())?;
         let mut imported = 0;
         for suppression in &self.suppressions {
             imported += usize::from(add(tables, self.account, suppression)?.is_new);
@@ -229,6 +235,7 @@ impl Op for Unsuppress {
         let Some(row) = find(tables, self.account, &key)? else { return Err(OpError::Refused(NotFound)) };
         tables.remove(Table::Suppressions, &key);
         tables.remove(Table::SuppressionsById, &schema::suppression(self.account, row.id));
+        suppression_count::removed(tables, self.account)?;
         Ok(row)
     }
 }

@@ -46,6 +46,17 @@ impl Row for ActiveKeysRow {
     const TABLE: Table = Table::ActiveKeys;
 }
 
+/// The number of an account's suppressions, including those of an unfinished import; its key names the account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuppressionCountRow {
+    /// The number.
+    pub suppressions: u64,
+}
+
+impl Row for SuppressionCountRow {
+    const TABLE: Table = Table::SuppressionCounts;
+}
+
 /// The bytes of an account's stored message content; its key names the account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredContentRow {

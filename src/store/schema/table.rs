@@ -85,6 +85,8 @@ tables! {
     Suppressions = "suppressions";
     /// account, suppression → address in matching form: the list, newest last.
     SuppressionsById = "suppressions_by_id";
+    /// account → number of its suppressions.
+    SuppressionCounts = "suppression_counts";
     /// account → its unfinished import of suppressions.
     SuppressionImports = "suppression_imports";
     /// relay, site → number of messages that the relay sent there on the last day with any: for relays in warm-up.

@@ -8,10 +8,12 @@ use std::time::Duration;
 use super::{Behaviour, World};
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
+use crate::domain::limits::SUPPRESSIONS_COUNT;
 use crate::engine::imports::ImportRefusal;
 use crate::engine::suppressions::{Imported, SuppressionBatches};
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::suppression::{IMPORTED_MAX, Suppression, is_suppressed};
+use crate::store::op::suppression_count::SetSuppressionCount;
 use crate::store::op::suppression_import::{BeginImport, FinishImport, ImportBatch};
 use crate::store::read::{Order, Read as _};
 use crate::store::row::suppression::SuppressionReason;
@@ -121,6 +123,24 @@ async fn an_import_that_fails_half_way_is_taken_back_and_may_be_sent_again() {
     open.send(()).unwrap();
     assert!(world.engine.import_suppressions(world.account, list).await.is_ok());
     assert!(world.is_listed(599));
+}
+
+#[tokio::test]
+async fn a_long_list_beyond_the_limit_is_refused_before_any_of_it_is_written() {
+    let world = World::new().await;
+    let (account, written) = (world.account, 3 * IMPORTED_MAX as u64);
+    let count = |suppressions| world.engine.store.commit(SetSuppressionCount { account, suppressions });
+    count(SUPPRESSIONS_COUNT - written + 1).await.unwrap();
+    let (list, open) = Three::new();
+    open.send(()).unwrap();
+    let refused = world.engine.import_suppressions(account, list).await;
+    assert!(matches!(refused, Err(OpError::Refused(ImportRefusal::TooMany))));
+    assert_eq!(world.rows(Table::Suppressions), 0);
+    assert!(!world.waits(TimerKind::SuppressionImport), "there is nothing to undo");
+    count(SUPPRESSIONS_COUNT - written).await.unwrap();
+    let (list, open) = Three::new();
+    open.send(()).unwrap();
+    assert_eq!(world.engine.import_suppressions(account, list).await.unwrap().imported, 3 * IMPORTED_MAX);
 }
 
 #[tokio::test]

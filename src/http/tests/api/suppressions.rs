@@ -1,6 +1,8 @@
 //! Tests of suppressions: by request, by outcome, and import and export of whole lists.
 
 use super::*;
+use crate::domain::limits::SUPPRESSIONS_COUNT;
+use crate::store::op::suppression_count::SetSuppressionCount;
 
 const FIELDS: [&str; 8] = ["id", "email", "reason", "message_id", "smtp_code", "smtp_response", "note", "created_at"];
 
@@ -40,6 +42,25 @@ async fn wildcards_are_rejected_in_requests_and_lists() {
         assert!(refused.status == 422 && refused.body.contains("Wildcards are not supported"), "{}", refused.body);
     }
     assert_eq!(world.suppress("a*b@evil.example").await.status, 201, "a star may be part of a name");
+}
+
+#[tokio::test]
+async fn an_account_at_its_limit_gets_a_conflict_for_new_addresses_only() {
+    let mut world = World::new().await;
+    assert_eq!(world.suppress("a@example.net").await.status, 201);
+    let full = SetSuppressionCount { account: world.account, suppressions: SUPPRESSIONS_COUNT };
+    world.engine.store.commit(full).await.unwrap();
+    let list = "email\na@example.net\nb@example.net\n";
+    for refused in [
+        world.suppress("b@example.net").await,
+        world.import("text/csv", "", list).await,
+        world.import("text/csv", "?dry_run=true", list).await,
+    ] {
+        assert!(refused.body.contains("at most 1000000 suppressions"), "{}", refused.body);
+        refused.fails_with(409, "conflict");
+    }
+    assert_eq!(world.suppress("A@example.net").await.status, 200);
+    assert_eq!(world.import("text/csv", "", "email\na@example.net\n").await.status, 200);
 }
 
 #[tokio::test]

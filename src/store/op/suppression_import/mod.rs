@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use super::suppression::{Suppression, add_in};
+use super::suppression_count::{self, TooManySuppressions};
 use super::{Never, Op};
 use crate::base::id::{AccountId, Ulid};
 use crate::store::error::{OpError, StoreError};
@@ -64,10 +65,11 @@ pub struct ImportBatch {
 impl Op for ImportBatch {
     /// Number of new suppressions.
     type Reply = usize;
-    type Refusal = Never;
+    type Refusal = TooManySuppressions;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<TooManySuppressions>> {
         unfinished(tables, self.account, self.import)?;
+        suppression_count::check(tables, self.account, self.suppressions.iter())?;
         let mut imported = 0;
         for suppression in &self.suppressions {
             imported += usize::from(add_in(tables, self.account, suppression, Some(self.import))?.is_new);
@@ -149,6 +151,7 @@ impl Op for TakeBackImport {
             if found.is_some_and(|found| found.id.0 == *id && found.import == Some(row.id)) {
                 tables.remove(Table::Suppressions, &key);
                 tables.remove(Table::SuppressionsById, &schema::owned(account, &id.0));
+                suppression_count::removed(tables, account)?;
             }
         }
         if let (TAKEN_BACK_MAX, Some((last, _))) = (slice.len(), slice.last()) {

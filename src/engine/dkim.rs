@@ -32,6 +32,7 @@ impl Engine {
         match dkim::further(&row.dkim).filter(|key| key.state == DkimState::Standby) {
             Some(standby) => {
                 let selector = standby.selector.clone();
+                let _verification = self.domain_verifications.begin(on.account).await?;
                 let (findings, facts) = self.look(&row).await;
                 let look = RecordDomainCheck { account: on.account, domain: id, findings, facts };
                 let (account, limit) = (on.account, on.stream);

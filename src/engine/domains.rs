@@ -203,6 +203,20 @@ impl Engine {
         Ok(Page { rows: rows.into_iter().map(|(id, row)| (DomainId(id), row)).collect(), next })
     }
 
+    /// Checks the domain's records at the account's request. Only a few such checks run at once.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn verify_domain(
+        &self,
+        on: impl Into<Behalf>,
+        id: DomainId,
+    ) -> Result<DomainRow, OpError<DomainRefusal>> {
+        let on = on.into();
+        let _verification = self.domain_verifications.begin(on.account).await?;
+        self.check_domain(on, id).await
+    }
+
     /// Checks the domain's records now, without any cache, and records the findings.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ mod dkim;
 pub mod dmarc;
 mod dns_facts;
 mod domain_records;
+mod domain_verifications;
 pub mod domains;
 #[cfg(test)]
 pub(crate) mod empty_resolver;
@@ -100,6 +101,7 @@ use blocked_accounts::QuietAccounts;
 use blocking::Blocking;
 use development::Development;
 use dmarc::{DmarcSums, OwnNetworks};
+use domain_verifications::DomainVerifications;
 use exports::Exports;
 use follow::Streams;
 use hot_keys::HotKeys;
@@ -182,6 +184,7 @@ pub struct Engine {
     own_networks: OwnNetworks,
     dmarc_sums: DmarcSums,
     imports: Imports,
+    domain_verifications: DomainVerifications,
     /// Idempotency keys whose first request is still running. In memory only, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Number of submissions without an answer yet.
@@ -243,6 +246,7 @@ impl Engine {
             dmarc_sums: DmarcSums::default(),
             reverse_dns: ReverseDns::default(),
             imports: Imports::default(),
+            domain_verifications: DomainVerifications::default(),
             in_progress: Mutex::default(),
             waiting_submissions: AtomicUsize::new(0),
             being_stamped: Arc::default(),

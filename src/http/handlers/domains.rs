@@ -77,7 +77,7 @@ pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Ans
     let id: DomainId = id(&call)?;
     api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
-    let row = api.engine.check_domain(&call.caller, id).await.map_err(refused)?;
+    let row = api.engine.verify_domain(&call.caller, id).await.map_err(refused)?;
     Ok(shown(api, id, &row))
 }
 
@@ -143,6 +143,8 @@ pub(crate) fn refused(stop: OpError<DomainRefusal>) -> ApiError {
             ApiError::Conflict(format!("An account has at most {DOMAINS_COUNT} domains. Delete a domain first."))
         }
         OpError::Refused(DomainRefusal::Crowded) => ApiError::Overloaded,
+        // Name servers that don't answer hold a check for some seconds.
+        OpError::Refused(DomainRefusal::Verifying) => ApiError::RateLimited(5),
         OpError::Failed(error) => error.into(),
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
             .fails([limited()]),
         "domains.delete" => at("Remove a domain").gives_nothing("Removed.").fails([limited()]),
         "domains.verify" => at("Verify a domain")
-            .says("Looks up the records now, without a cache.")
+            .says("Looks up the records now, without a cache. An account can have two lookups at once.")
             .gives(StatusCode::OK, "The domain with the results.", DomainView::schema())
             .fails([no_domain(DomainRefusal::Taken), limited()]),
         "domains.rotate" => at("Rotate a domain's DKIM keys")

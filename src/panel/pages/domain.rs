@@ -145,7 +145,7 @@ pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// `POST /domains/{id}/verify`: checks the records now, bypassing every cache.
 pub(in crate::panel) async fn verify(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: DomainId = visit.id()?;
-    visit.api.engine.check_domain(visit.on(), id).await.map_err(refused)?;
+    visit.api.engine.verify_domain(visit.on(), id).await.map_err(refused)?;
     Ok(html::redirect(&format!("/domains/{id}?done=checked")))
 }
 

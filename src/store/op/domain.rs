@@ -49,6 +49,8 @@ pub enum DomainRefusal {
     TooMany,
     /// Too many keys are being generated.
     Crowded,
+    /// The account has the maximum number of requested checks in flight.
+    Verifying,
 }
 
 impl Op for CreateDomain {

@@ -1,6 +1,9 @@
 //! Tests of sending domains: registration, and checks of their records.
 
 use super::*;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 
 fn record<'a>(domain: &'a Value, purpose: &str, place: usize) -> &'a Value {
     domain["records"].as_array().unwrap().iter().filter(|record| record["purpose"] == purpose).nth(place).unwrap()
@@ -268,4 +271,27 @@ async fn new_keys_wait_for_their_records_and_old_ones_retire_for_seven_days() {
     let again = world.post(&rotate, Value::Null).await.json();
     let selectors: Vec<_> = again["dkim"].as_array().unwrap().iter().map(|key| text(key, "selector")).collect();
     assert!(selectors.iter().all(|one| selectors.iter().filter(|other| *other == one).count() == 1), "{selectors:?}");
+}
+
+#[tokio::test]
+async fn a_third_verification_in_flight_is_refused() {
+    let mut world = World::new().await;
+    let (path, domain) = registered(&mut world).await;
+    let verify = format!("{path}/verify");
+    let (engine, account, id) = (Arc::clone(&world.engine), world.account, domain["id"].as_str().unwrap());
+    world.names.1.store(true, Relaxed);
+    {
+        let mut first = pin!(engine.verify_domain(account, id.parse().unwrap()));
+        let mut second = pin!(engine.verify_domain(account, id.parse().unwrap()));
+        let is_pending = poll_fn(|context| {
+            let polled = [first.as_mut().poll(context), second.as_mut().poll(context)];
+            Poll::Ready(polled.iter().all(Poll::is_pending))
+        });
+        assert!(is_pending.await);
+        let refused = world.post(&verify, Value::Null).await;
+        assert_eq!(refused.header("retry-after"), "5");
+        refused.fails_with(429, "rate_limited");
+    }
+    world.names.1.store(false, Relaxed);
+    assert_eq!(world.post(&verify, Value::Null).await.status, 200);
 }

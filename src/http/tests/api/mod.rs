@@ -36,7 +36,7 @@ mod webhooks;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
@@ -87,9 +87,10 @@ impl Clock for SetClock {
     }
 }
 
-/// DNS names that a test publishes. `None` is a failed lookup.
+/// DNS names that a test publishes. `None` is a failed lookup. If the flag is set, name servers don't answer lookups of
+/// texts.
 #[derive(Default)]
-struct Names(Mutex<HashMap<String, Option<Vec<String>>>>);
+struct Names(Mutex<HashMap<String, Option<Vec<String>>>>, AtomicBool);
 
 impl Names {
     fn publish(&self, name: &str, value: &str) {
@@ -131,7 +132,12 @@ impl Resolve for Names {
         Box::pin(async move { self.look(&format!("PTR {address}")) })
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async move { self.look(name) })
+        Box::pin(async move {
+            if self.1.load(Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            self.look(name)
+        })
     }
     fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
         Box::pin(async move { self.look(name).map(|values| values[0].clone()) })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::audit::Behalf;
 use super::lease::Lease;
+use super::queue::MailAtSite;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Change};
@@ -74,7 +75,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Retries the account's waiting mail for a site now, and probes the site if it is throttled.
+    /// Retries the account's waiting mail for a site now, and probes the site if it is throttled. Without mail for the
+    /// site, nothing is probed.
     ///
     /// # Errors
     /// Fails if the store fails.
@@ -85,12 +87,15 @@ impl Engine {
         self.note(&on, Change::new(Action::SiteTried, "", site.as_str())).await?;
         let (looking, wanted) = (Arc::clone(&view), site.clone());
         let look = self.blocking(account, move || looking.waiting_at(account, &wanted, TRIED_AT_ONCE));
-        let (waiting, is_cut) = look.await??;
+        let MailAtSite { waiting, is_cut, has_mail } = look.await??;
         let mut messages = 0;
         for part in waiting.chunks(TRIED_MAX) {
             messages += self.try_leased(account, part).await?;
         }
-        view.hurry(site.as_str());
+        // A probe uses other accounts' mail too, so only an account with mail for the site may request one.
+        if has_mail {
+            view.hurry(site.as_str());
+        }
         Ok(RetryResult { messages, is_cut })
     }
 

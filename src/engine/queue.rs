@@ -66,6 +66,17 @@ pub struct AccountQueue {
     pub is_cut: bool,
 }
 
+/// The queued mail of an account for a site.
+#[derive(Debug, Default)]
+pub(super) struct MailAtSite {
+    /// The messages that wait for a later attempt.
+    pub(super) waiting: Vec<MessageId>,
+    /// Whether there may be more of them.
+    pub(super) is_cut: bool,
+    /// Whether any message is queued, due or not.
+    pub(super) has_mail: bool,
+}
+
 /// Source of the queue's contents.
 pub(super) trait QueueView: Send + Sync {
     /// Returns the whole queue, by site and relay.
@@ -87,19 +98,14 @@ pub(super) trait QueueView: Send + Sync {
     /// Returns the site of a message, or its recipient's domain if the site is unknown.
     fn site_of(&self, record: &MessageRecord) -> String;
 
-    /// Returns at most `most` messages of the account that wait for a later attempt at the site, or for recipients of
-    /// that domain. Also returns whether there may be more.
+    /// Finds at most `most` messages of the account that wait for a later attempt at the site, or for recipients of
+    /// that domain.
     ///
     /// # Errors
     /// Fails if the store fails.
-    fn waiting_at(
-        &self,
-        account: AccountId,
-        site: &SiteName,
-        most: usize,
-    ) -> Result<(Vec<MessageId>, bool), StoreError>;
+    fn waiting_at(&self, account: AccountId, site: &SiteName, most: usize) -> Result<MailAtSite, StoreError>;
 
-    /// Probes a throttled site now.
+    /// Probes a throttled site now, for all accounts.
     fn hurry(&self, site: &str);
 
     /// Checks the pauses of the account's waiting mail again.

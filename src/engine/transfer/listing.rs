@@ -14,7 +14,7 @@ use crate::domain::site_name::SiteName;
 use crate::engine::listing::last_id;
 use crate::engine::messages::MessageRecord;
 use crate::engine::pauses::pauses;
-use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
+use crate::engine::queue::{AccountQueue, AccountSite, MailAtSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::engine::wait_reason::Wait;
 use crate::machine::destination::Input;
@@ -112,13 +112,8 @@ impl QueueView for Transfers {
         self.way_of(&record.row, record.id, &mut HashMap::new()).1
     }
 
-    fn waiting_at(
-        &self,
-        account: AccountId,
-        site: &SiteName,
-        most: usize,
-    ) -> Result<(Vec<MessageId>, bool), StoreError> {
-        let (mut found, mut names, now) = (Vec::new(), HashMap::new(), self.shared.now());
+    fn waiting_at(&self, account: AccountId, site: &SiteName, most: usize) -> Result<MailAtSite, StoreError> {
+        let (mut found, mut names, now) = (MailAtSite::default(), HashMap::new(), self.shared.now());
         let (mut from, to) = (account.as_bytes().to_vec(), after_prefix(account.as_bytes()));
         for _ in 0..PAGES_MAX {
             let snapshot = self.shared.engine.store.snapshot()?;
@@ -131,17 +126,22 @@ impl QueueView for Transfers {
                 };
                 let is_there =
                     |row: &MessageRow, name| row.to.domain().as_str() == site.as_str() || name == site.as_str();
-                if transfer.due.is_some_and(|due| due > now) && is_there(&row, &self.way_of(&row, id, &mut names).1) {
-                    if found.len() == most {
-                        return Ok((found, true));
+                let Some(due) = transfer.due else { continue };
+                if !is_there(&row, &self.way_of(&row, id, &mut names).1) {
+                    continue;
+                }
+                found.has_mail = true;
+                if due > now {
+                    if found.waiting.len() == most {
+                        return Ok(MailAtSite { is_cut: true, ..found });
                     }
-                    found.push(id);
+                    found.waiting.push(id);
                 }
             }
-            let Some(last) = keys.last().filter(|_| keys.len() == PAGE) else { return Ok((found, false)) };
+            let Some(last) = keys.last().filter(|_| keys.len() == PAGE) else { return Ok(found) };
             from = [last, &[0][..]].concat();
         }
-        Ok((found, true))
+        Ok(MailAtSite { is_cut: true, ..found })
     }
 
     fn hurry(&self, site: &str) {

@@ -132,6 +132,28 @@ async fn a_site_that_is_held_back_is_probed_at_once_when_somebody_asks() {
 }
 
 #[tokio::test]
+async fn an_account_without_mail_for_a_site_cannot_have_it_probed() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let mut ids = Vec::new();
+    for n in 0..8 {
+        ids.push(world.send(&format!("u{n}@dead.test")).await);
+    }
+    world.pass(0).await;
+    let before = world.queue("mx.dead.test").await.unwrap().held_until;
+    assert!(before.is_some());
+    world.net.behave("mx.dead.test", Behaviour::Takes);
+    let other = world.engine.create_account("Other".parse().unwrap(), None, world.engine.settings.quota).await.unwrap();
+    let result = world.engine.try_site(other.id, site("mx.dead.test")).await.unwrap();
+    world.pass(0).await;
+    assert_eq!((result.messages, world.queue("mx.dead.test").await.unwrap().held_until), (0, before));
+    assert!(ids.iter().all(|id| world.standing(*id).0 != "delivered"));
+    world.try_site("mx.dead.test").await;
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id).0 == "delivered"), "its own account may have it probed");
+}
+
+#[tokio::test]
 async fn paused_messages_beyond_those_in_memory_stay_in_the_store_and_leave_when_they_are_resumed() {
     let mut world = World::new().await;
     world.pause("a.test").await;

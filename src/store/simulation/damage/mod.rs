@@ -36,7 +36,7 @@ use crate::store::schema::{Table, meta};
 use crate::store::snapshot::Snapshot;
 
 /// Runs of the everyday tests; `POSTRIDER_DAMAGED` sets another number.
-const RUNS: u64 = 300;
+const RUNS: u64 = 600;
 
 /// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

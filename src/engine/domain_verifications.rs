@@ -2,11 +2,11 @@
 //! name servers of the domain decide how long they take. So only a few run at once: they never use up the query slots
 //! that deliveries need.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::work_slots::{Seat, Seats};
 use crate::base::id::AccountId;
 use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
@@ -16,24 +16,21 @@ const OF_ACCOUNT_MAX: usize = 2;
 /// Maximum number of running checks. Others wait in the order of their requests.
 const AT_ONCE: usize = 8;
 
-type Counts = Arc<Mutex<HashMap<AccountId, usize>>>;
-
 /// The requested checks in flight.
 pub(super) struct DomainVerifications {
-    counts: Counts,
+    requested: Seats,
     permits: Arc<Semaphore>,
 }
 
 /// A requested check, until this value is dropped.
 pub(super) struct DomainVerification {
-    account: AccountId,
-    counts: Counts,
+    _seat: Seat,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Default for DomainVerifications {
     fn default() -> Self {
-        Self { counts: Arc::default(), permits: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { requested: Seats::new(usize::MAX, OF_ACCOUNT_MAX), permits: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }
 
@@ -43,30 +40,10 @@ impl DomainVerifications {
     /// # Errors
     /// [`DomainRefusal::Verifying`] if the account has the maximum number of checks in flight.
     pub(super) async fn begin(&self, account: AccountId) -> Result<DomainVerification, OpError<DomainRefusal>> {
-        {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = counts.entry(account).or_default();
-            if *count == OF_ACCOUNT_MAX {
-                return Err(OpError::Refused(DomainRefusal::Verifying));
-            }
-            *count += 1;
-        }
-        let mut verification = DomainVerification { account, counts: Arc::clone(&self.counts), _permit: None };
+        let seat = self.requested.take(account).ok_or(OpError::Refused(DomainRefusal::Verifying))?;
         // The semaphore is never closed.
-        verification._permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        Ok(verification)
-    }
-}
-
-impl Drop for DomainVerification {
-    fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.account) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.account);
-            }
-        }
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        Ok(DomainVerification { _seat: seat, _permit: permit })
     }
 }
 
@@ -97,7 +74,7 @@ mod tests {
         drop(running.remove(0));
         let ninth = ninth.await.unwrap();
         drop((running, ninth));
-        assert!(checks.counts.lock().unwrap().is_empty());
+        assert_eq!(checks.requested.taken(), 0);
         assert_eq!(checks.permits.available_permits(), AT_ONCE);
     }
 
@@ -108,8 +85,8 @@ mod tests {
         {
             let mut waiting = pin!(checks.begin(account(1)));
             assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
-            assert_eq!(checks.counts.lock().unwrap()[&account(1)], 1);
+            assert_eq!(checks.requested.taken(), 1);
         }
-        assert!(checks.counts.lock().unwrap().is_empty());
+        assert_eq!(checks.requested.taken(), 0);
     }
 }

@@ -3,8 +3,8 @@
 use crate::domain::violation::Violations;
 
 /// Reported if the request was committed but the replica's bucket has not confirmed it.
-pub(super) const IN_DOUBT: &str = "The request is in doubt: the replica bucket has not confirmed it. Repeat it with the \
-                                   same Idempotency-Key.";
+pub(super) const IN_DOUBT: &str = "The request is in doubt: the replica bucket has not confirmed it. \
+                                   Repeat it with the same Idempotency-Key.";
 
 /// Returns the sentence for an invalid request. It names at most three fields.
 pub(super) fn of_violations(violations: &Violations) -> String {

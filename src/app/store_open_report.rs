@@ -119,7 +119,7 @@ fn without_journal(damage: &Damage) -> String {
 
 /// Warns that queued mail is on hold.
 pub(super) fn report_restore_hold(store: &Store) -> Result<(), CliError> {
-    let Some(restored) = store.standstill().map_err(|error| cannot_read(&error))? else { return Ok(()) };
+    let Some(restored) = store.restore_hold().map_err(|error| cannot_read(&error))? else { return Ok(()) };
     match restored.cause {
         HoldCause::Restored => tracing::warn!(
             backup_at = %restored.backup_at,

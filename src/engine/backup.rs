@@ -32,7 +32,7 @@ pub struct Released {
     /// Time of the backup whose queues were on hold until now; `None` if there was no hold.
     pub backup_at: Option<Timestamp>,
     /// The hold that was released.
-    pub standing: TimersOnHold,
+    pub on_hold: TimersOnHold,
 }
 
 impl Engine {
@@ -83,24 +83,24 @@ impl Engine {
     /// # Errors
     /// Fails if the store fails.
     pub async fn release_queue(self: &Arc<Self>) -> Result<Released, StoreError> {
-        let standing = self.standing().await?.map(|(_, standing)| standing).unwrap_or_default();
+        let on_hold = self.restore_hold().await?.map(|(_, on_hold)| on_hold).unwrap_or_default();
         let released = self.store.release_queue().await?;
         let backup_at = released.map(|restored| restored.backup_at);
         if let Some(backup_at) = backup_at {
-            let TimersOnHold { messages, deliveries } = standing;
+            let TimersOnHold { messages, deliveries } = on_hold;
             tracing::warn!(%backup_at, messages, deliveries, "restore hold released");
         }
-        Ok(Released { backup_at, standing })
+        Ok(Released { backup_at, on_hold })
     }
 
     /// Returns the time of the backup whose queues are on hold, and their sizes; `None` without a hold.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn standing(self: &Arc<Self>) -> Result<Option<(Timestamp, TimersOnHold)>, StoreError> {
-        let Some(restored) = self.store.standstill()? else { return Ok(None) };
+    pub async fn restore_hold(self: &Arc<Self>) -> Result<Option<(Timestamp, TimersOnHold)>, StoreError> {
+        let Some(restored) = self.store.restore_hold()? else { return Ok(None) };
         let store = Arc::clone(&self.store);
-        let counted = self.blocking(OPERATOR, move || store.standing(&restored)).await??;
+        let counted = self.blocking(OPERATOR, move || store.timers_on_hold(&restored)).await??;
         Ok(Some((restored.backup_at, counted)))
     }
 }

@@ -89,7 +89,7 @@ impl Pump {
             for alarm in due.alarms {
                 self.transfers.ring(alarm);
             }
-            if due.is_dry {
+            if due.needs_refill {
                 self.engine.store.timers().refill(now, || self.engine.store.snapshot())?;
                 self.hand_out(due.timers)?;
                 continue;

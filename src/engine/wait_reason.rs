@@ -79,7 +79,7 @@ pub(super) struct Holds {
 
 impl Holds {
     pub(super) fn read(snapshot: &Snapshot, account: AccountId) -> Result<Self, StoreError> {
-        let restored = snapshot.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.stands_still);
+        let restored = snapshot.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.is_on_hold);
         Ok(Self { account, restored, suspension: suspension(snapshot, account)?, pauses: pauses(snapshot, account)? })
     }
 

@@ -57,7 +57,7 @@ pub(super) fn notices(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, Sto
 fn of_service(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
     let engine = &visit.api.engine;
     let mut notices = Vec::new();
-    if let Some(restored) = engine.store.standstill()? {
+    if let Some(restored) = engine.store.restore_hold()? {
         let at = visit.moment(restored.backup_at).text();
         let sentence = match restored.cause {
             HoldCause::Restored => format!("Restored from the backup of {at}."),

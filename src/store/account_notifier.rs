@@ -18,9 +18,9 @@ pub struct AccountNotifier(Mutex<HashMap<AccountId, watch::Sender<()>>>);
 impl AccountNotifier {
     /// Returns a receiver that is notified after every later commit that concerns the followers of `account`.
     pub fn listen(&self, account: AccountId) -> watch::Receiver<()> {
-        let mut bells = self.bells();
-        bells.retain(|_, bell| !bell.is_closed());
-        bells.entry(account).or_insert_with(|| watch::channel(()).0).subscribe()
+        let mut senders = self.senders();
+        senders.retain(|_, sender| !sender.is_closed());
+        senders.entry(account).or_insert_with(|| watch::channel(()).0).subscribe()
     }
 
     /// Notifies the followers of `accounts`. The writer calls this after the sync.
@@ -28,13 +28,13 @@ impl AccountNotifier {
         if accounts.is_empty() {
             return;
         }
-        let bells = self.bells();
-        for bell in accounts.iter().filter_map(|account| bells.get(account)) {
-            bell.send_replace(());
+        let senders = self.senders();
+        for sender in accounts.iter().filter_map(|account| senders.get(account)) {
+            sender.send_replace(());
         }
     }
 
-    fn bells(&self) -> MutexGuard<'_, HashMap<AccountId, watch::Sender<()>>> {
+    fn senders(&self) -> MutexGuard<'_, HashMap<AccountId, watch::Sender<()>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -46,14 +46,15 @@ mod tests {
 
     #[test]
     fn notifies_only_the_named_account_and_drops_notifiers_without_followers() {
-        let (bells, account, other) = (AccountNotifier::default(), AccountId(Ulid([1; 16])), AccountId(Ulid([2; 16])));
-        let (first, second) = (bells.listen(account), bells.listen(account));
-        bells.notify(&BTreeSet::from([other]));
+        let (notifier, account, other) =
+            (AccountNotifier::default(), AccountId(Ulid([1; 16])), AccountId(Ulid([2; 16])));
+        let (first, second) = (notifier.listen(account), notifier.listen(account));
+        notifier.notify(&BTreeSet::from([other]));
         assert!(!first.has_changed().unwrap());
-        bells.notify(&BTreeSet::from([account, other]));
+        notifier.notify(&BTreeSet::from([account, other]));
         assert!(first.has_changed().unwrap() && second.has_changed().unwrap());
         drop((first, second));
-        let _listens = bells.listen(other);
-        assert_eq!(bells.bells().len(), 1);
+        let _listens = notifier.listen(other);
+        assert_eq!(notifier.senders().len(), 1);
     }
 }

@@ -69,10 +69,10 @@ impl Default for StoreMeters {
 
 impl StoreMeters {
     /// Counts a commit and its duration.
-    pub(super) fn committed(&self, operations: usize, took: Duration, noted: &[CountedEvent], waiting: TimerCounts) {
+    pub(super) fn committed(&self, operations: usize, took: Duration, events: &[CountedEvent], waiting: TimerCounts) {
         self.commit_operations.observe(operations as u64);
         self.commit_duration.observe_duration(took);
-        for CountedEvent { kind, stream, bounce, .. } in noted {
+        for CountedEvent { kind, stream, bounce, .. } in events {
             self.events[*kind as usize][*stream as usize].count();
             if let Some(bounce) = bounce.filter(|_| *kind == EventType::Bounced) {
                 self.bounces[bounce as usize][*stream as usize].count();
@@ -82,7 +82,7 @@ impl StoreMeters {
     }
 
     /// Counts a checkpoint, its duration and its end at `now`.
-    pub(super) fn checked_in(&self, took: Duration, now: Timestamp) {
+    pub(super) fn checkpointed(&self, took: Duration, now: Timestamp) {
         self.checkpoint_duration.observe_duration(took);
         self.checkpoint_at.store(now.as_millis(), Relaxed);
     }
@@ -127,12 +127,12 @@ mod tests {
     #[test]
     fn counts_bounces_by_kind_and_all_events_by_stream() {
         let meters = StoreMeters::default();
-        let noted = |kind, stream, bounce| CountedEvent { message: MessageId::default(), kind, stream, bounce };
+        let event = |kind, stream, bounce| CountedEvent { message: MessageId::default(), kind, stream, bounce };
         let events = [
-            noted(EventType::Queued, Stream::Marketing, None),
-            noted(EventType::Bounced, Stream::Marketing, Some(BounceKind::Hard)),
+            event(EventType::Queued, Stream::Marketing, None),
+            event(EventType::Bounced, Stream::Marketing, Some(BounceKind::Hard)),
             // A deferral has a bounce kind too, but is not counted as a bounce.
-            noted(EventType::Deferred, Stream::Transactional, Some(BounceKind::Soft)),
+            event(EventType::Deferred, Stream::Transactional, Some(BounceKind::Soft)),
         ];
         meters.committed(3, Duration::from_millis(4), &events, TimerCounts::default());
         assert_eq!(meters.events(EventType::Queued, Stream::Marketing), 1);

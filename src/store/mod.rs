@@ -89,9 +89,9 @@ pub struct Store {
     directory: PathBuf,
     database: Arc<OpenDatabase>,
     content: Arc<Content>,
-    near: Arc<TimerCache>,
-    bells: Arc<AccountNotifier>,
-    showing: Arc<ReadBarrier>,
+    timer_cache: Arc<TimerCache>,
+    notifier: Arc<AccountNotifier>,
+    read_barrier: Arc<ReadBarrier>,
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
     key_changes: Arc<KeyChanges>,
@@ -146,7 +146,7 @@ impl Store {
     /// # Errors
     /// Database errors.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        self.showing.wait().map_err(|error| self.health.fail(&error))?;
+        self.read_barrier.wait().map_err(|error| self.health.fail(&error))?;
         let transaction = self.database.begin_read().map_err(|error| self.health.fail(&error.into()))?;
         Ok(Snapshot::new(transaction, Arc::clone(&self.meters.damage)))
     }
@@ -184,12 +184,12 @@ impl Store {
 
     /// Returns the timers that are due soon.
     pub const fn timers(&self) -> &Arc<TimerCache> {
-        &self.near
+        &self.timer_cache
     }
 
     /// Returns the change notifier of accounts.
     pub const fn account_notifier(&self) -> &Arc<AccountNotifier> {
-        &self.bells
+        &self.notifier
     }
 
     /// Returns the health of the store: whether it can still be trusted.

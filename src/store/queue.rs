@@ -32,8 +32,8 @@ impl Store {
     pub fn due_now(&self, now: Timestamp) -> Result<DueNow, StoreError> {
         let (mut due, mut seen) = (DueNow::default(), 0);
         let until = Timer::first_after(now);
-        let standing = self.standstill()?;
-        let is_free = |timer: &Timer| !standing.is_some_and(|restored| restored.holds(timer));
+        let hold = self.restore_hold()?;
+        let is_free = |timer: &Timer| !hold.is_some_and(|restored| restored.holds(timer));
         self.snapshot()?.scan_sound(Table::Timers, &[], &until, Order::Ascending, &mut |key, _| {
             seen += 1;
             match Timer::decode(key).filter(is_free).map(|timer| (timer.kind, timer.due)) {

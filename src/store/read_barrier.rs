@@ -12,18 +12,18 @@ pub(super) struct ReadBarrier(RwLock<Last>);
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Last {
     #[default]
-    Shown,
+    Visible,
     Failed,
 }
 
 impl ReadBarrier {
-    /// Runs `show`, which answers callers and writes the batch into the database.
+    /// Blocks reads while `make_visible` runs, which answers callers and writes the batch into the database.
     ///
     /// # Errors
-    /// Errors of `show`.
-    pub(super) fn show(&self, show: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+    /// Errors of `make_visible`.
+    pub(super) fn block_reads(&self, make_visible: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut last = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        show().inspect_err(|_| *last = Last::Failed)
+        make_visible().inspect_err(|_| *last = Last::Failed)
     }
 
     /// Waits until all answered batches are visible.
@@ -32,7 +32,7 @@ impl ReadBarrier {
     /// A batch could not be made visible: writing it failed or panicked. Only a restart helps.
     pub(super) fn wait(&self) -> Result<(), StoreError> {
         match self.0.read().map(|last| *last) {
-            Ok(Last::Shown) => Ok(()),
+            Ok(Last::Visible) => Ok(()),
             Ok(Last::Failed) | Err(_) => {
                 Err(StoreError::Database("could not write the journal's records into the database".to_owned()))
             }
@@ -41,7 +41,7 @@ impl ReadBarrier {
 
     /// Whether an answered batch is not visible yet.
     #[cfg(test)]
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(super) fn is_blocking(&self) -> bool {
         self.0.try_read().is_err()
     }
 }
@@ -54,14 +54,14 @@ mod tests {
 
     #[test]
     fn reads_fail_after_a_batch_could_not_be_published() {
-        let showing = ReadBarrier::default();
-        assert!(showing.wait().is_ok());
-        showing.show(|| Ok(())).unwrap();
-        assert!(showing.wait().is_ok() && !showing.is_under_way());
-        assert!(showing.show(|| Err(StoreError::Closed)).is_err());
-        assert!(showing.wait().is_err());
-        let showing = ReadBarrier::default();
-        assert!(catch_unwind(AssertUnwindSafe(|| showing.show(|| panic!("a defect")))).is_err());
-        assert!(showing.wait().is_err());
+        let barrier = ReadBarrier::default();
+        assert!(barrier.wait().is_ok());
+        barrier.block_reads(|| Ok(())).unwrap();
+        assert!(barrier.wait().is_ok() && !barrier.is_blocking());
+        assert!(barrier.block_reads(|| Err(StoreError::Closed)).is_err());
+        assert!(barrier.wait().is_err());
+        let barrier = ReadBarrier::default();
+        assert!(catch_unwind(AssertUnwindSafe(|| barrier.block_reads(|| panic!("a defect")))).is_err());
+        assert!(barrier.wait().is_err());
     }
 }

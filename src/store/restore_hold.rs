@@ -26,25 +26,25 @@ impl Store {
     ///
     /// # Errors
     /// Database errors.
-    pub fn standstill(&self) -> Result<Option<Restored>, StoreError> {
+    pub fn restore_hold(&self) -> Result<Option<Restored>, StoreError> {
         let restored = self.snapshot()?.row::<Restored>(meta::RESTORED)?;
-        Ok(restored.filter(|restored| restored.stands_still))
+        Ok(restored.filter(|restored| restored.is_on_hold))
     }
 
     /// Returns the number of timers on hold. Reads all timers.
     ///
     /// # Errors
     /// Database errors.
-    pub fn standing(&self, restored: &Restored) -> Result<TimersOnHold, StoreError> {
-        let mut standing = TimersOnHold::default();
+    pub fn timers_on_hold(&self, restored: &Restored) -> Result<TimersOnHold, StoreError> {
+        let mut on_hold = TimersOnHold::default();
         self.snapshot()?.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
             if let Some(timer) = Timer::decode(key).filter(|timer| restored.holds(timer)) {
-                standing.messages += u64::from(timer.kind == TimerKind::Transfer);
-                standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);
+                on_hold.messages += u64::from(timer.kind == TimerKind::Transfer);
+                on_hold.deliveries += u64::from(timer.kind == TimerKind::Delivery);
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(standing)
+        Ok(on_hold)
     }
 
     /// Releases the hold and returns its backup; `None` if there was no hold.
@@ -57,7 +57,7 @@ impl Store {
             OpError::Refused(never) => match never {},
         })?;
         // A second request during the first is answered after the same commit, so either may wake the dispatcher.
-        self.timers().let_go();
+        self.timers().release();
         Ok(released)
     }
 }
@@ -81,7 +81,7 @@ mod tests {
             has_content: false,
             last_message: last(meta::LAST_MESSAGE_ID),
             last_id: last(meta::LAST_ID),
-            stands_still: true,
+            is_on_hold: true,
             cause: HoldCause::Restored,
         };
         test.write(meta::RESTORED, &restored);
@@ -90,14 +90,14 @@ mod tests {
     }
 
     fn due(test: &TestStore) -> Vec<Timer> {
-        let near = test.store().timers();
+        let timer_cache = test.store().timers();
         let mut found = Vec::new();
         loop {
-            let due = near.take_due(test.now(), 100);
-            let is_over = due.timers.is_empty() && !due.is_dry;
+            let due = timer_cache.take_due(test.now(), 100);
+            let is_over = due.timers.is_empty() && !due.needs_refill;
             found.extend(due.timers);
-            if due.is_dry {
-                near.refill(test.now(), || test.store().snapshot()).unwrap();
+            if due.needs_refill {
+                timer_cache.refill(test.now(), || test.store().snapshot()).unwrap();
             } else if is_over {
                 found.retain(|timer| matches!(timer.kind, TimerKind::Transfer | TimerKind::Delivery));
                 return found;
@@ -120,9 +120,9 @@ mod tests {
         let old = Sender::of(&test, account, domain).accept("old@example.net");
         let restored = put_on_hold(&mut test);
         test.reopen();
-        assert_eq!(test.store().standstill().unwrap(), Some(restored));
+        assert_eq!(test.store().restore_hold().unwrap(), Some(restored));
         assert_eq!(due(&test), []);
-        assert_eq!(test.store().standing(&restored).unwrap(), TimersOnHold { messages: 1, deliveries: 1 });
+        assert_eq!(test.store().timers_on_hold(&restored).unwrap(), TimersOnHold { messages: 1, deliveries: 1 });
         let new = Sender::of(&test, account, domain).accept("new@example.net");
         let found = due(&test);
         assert_eq!(found.len(), 2, "the new message and its event's delivery: {found:?}");
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(release(&test), None);
         assert_eq!(due(&test), [], "each timer is taken once");
         test.reopen();
-        assert_eq!(test.store().standstill().unwrap(), None);
+        assert_eq!(test.store().restore_hold().unwrap(), None);
         assert_eq!(due(&test).len(), 4);
     }
 }

@@ -49,8 +49,8 @@ impl Turns {
     }
 
     /// Makes a checkpoint if the journal has records.
-    pub(crate) fn rest(&mut self) {
-        self.workers.writer.rest();
+    pub(crate) fn checkpoint_now(&mut self) {
+        self.workers.writer.checkpoint_now();
     }
 
     /// Serves everything that is queued.

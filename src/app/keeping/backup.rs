@@ -17,7 +17,7 @@ use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::base::time::{Timestamp, iso};
 use crate::net::admin_socket::Download;
-use crate::store::archive::{Fault, Part, Reader};
+use crate::store::archive::{ArchiveError, Part, Reader};
 use crate::store::backup::Extent;
 use crate::store::private_file;
 
@@ -68,7 +68,7 @@ fn receive(
     download: Download,
     unfinished: &TemporaryFile,
     mut progress: Progress<'_>,
-) -> Result<FinishedBackup, Fault> {
+) -> Result<FinishedBackup, ArchiveError> {
     let (mut reader, head) = Reader::open(Tee { download, file: &unfinished.file })?;
     progress.expect_rows(head.rows);
     while let Some(part) = reader.next_part()? {
@@ -161,12 +161,16 @@ fn unwritable(file: &Path, error: &io::Error) -> CliError {
     CliError::new(exit, format!("cannot {PURPOSE}"), why, "Choose a file in a directory that this user can write to.")
 }
 
-fn broken_off(file: &Path, fault: &Fault) -> CliError {
+fn broken_off(file: &Path, fault: &ArchiveError) -> CliError {
     let (why, remedy) = match fault {
-        Fault::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
+        ArchiveError::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
             (format!("{}: {error}", file.display()), "Choose a file on a disk with more free space.")
         }
-        Fault::Io(_) | Fault::Strange | Fault::Newer { .. } | Fault::Truncated { .. } | Fault::Damaged { .. } => {
+        ArchiveError::Io(_)
+        | ArchiveError::Strange
+        | ArchiveError::Newer { .. }
+        | ArchiveError::Truncated { .. }
+        | ArchiveError::Damaged { .. } => {
             (format!("the service aborted the backup: {fault}"), "See the service's log, and try again.")
         }
     };

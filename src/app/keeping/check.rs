@@ -13,7 +13,7 @@ use crate::app::lock::DirectoryLock;
 use crate::engine::ports::Clock;
 use crate::engine::virtual_clock;
 use crate::net::clock::SystemClock;
-use crate::store::archive::Fault;
+use crate::store::archive::ArchiveError;
 use crate::store::check::{self, InspectError, KeyPlace, Report};
 use crate::store::damage::on_uncatchable;
 use crate::store::restore::{self, RestoreError};
@@ -43,12 +43,16 @@ pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, CliErro
     let key_place = match unpacked {
         Ok(unpacked) if unpacked.head.has_content && unpacked.head.has_master_key => KeyPlace::WithStore,
         Ok(_) => KeyPlace::Apart,
-        Err(RestoreError::Backup(fault @ (Fault::Strange | Fault::Truncated { .. } | Fault::Damaged { .. }))) => {
+        Err(RestoreError::Backup(
+            fault @ (ArchiveError::Strange | ArchiveError::Truncated { .. } | ArchiveError::Damaged { .. }),
+        )) => {
             return Ok(Report::on_broken_backup(&fault));
         }
         Err(error) => {
             let remedy = match error {
-                RestoreError::NewerStore { .. } | RestoreError::Backup(Fault::Newer { .. }) => "Use a newer program.",
+                RestoreError::NewerStore { .. } | RestoreError::Backup(ArchiveError::Newer { .. }) => {
+                    "Use a newer program."
+                }
                 RestoreError::Backup(_)
                 | RestoreError::NoMasterKey
                 | RestoreError::WrongMasterKey

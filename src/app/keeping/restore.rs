@@ -14,7 +14,7 @@ use crate::app::init;
 use crate::app::lock::DirectoryLock;
 use crate::base::time::{Timestamp, iso};
 use crate::engine::backup::BESIDE;
-use crate::store::archive::{Fault, Head};
+use crate::store::archive::{ArchiveError, Head};
 use crate::store::master_key::{self, Raw};
 use crate::store::open::OpenError;
 use crate::store::restore::{self, RestoreError};
@@ -76,8 +76,8 @@ pub fn run(
         rows: restoration.totals.rows,
         content_bytes: restoration.totals.content_bytes,
         with_content: restoration.head.has_content,
-        messages: restoration.standing.messages,
-        deliveries: restoration.standing.deliveries,
+        messages: restoration.on_hold.messages,
+        deliveries: restoration.on_hold.deliveries,
     })
 }
 
@@ -116,7 +116,7 @@ fn failed(file: &Path, directory: &Path, error: &RestoreError) -> CliError {
     let file = file.display();
     let (exit, why, remedy) = match error {
         RestoreError::Io { error, .. } => return unwritable(directory, error),
-        RestoreError::Backup(Fault::Newer { .. }) | RestoreError::NewerStore { .. } => {
+        RestoreError::Backup(ArchiveError::Newer { .. }) | RestoreError::NewerStore { .. } => {
             (Exit::Failed, format!("{file}: {error}"), "Use a newer program.")
         }
         RestoreError::Backup(_) => (Exit::Failed, format!("{file}: {error}"), "Use another copy, or another backup."),

@@ -127,7 +127,7 @@ async fn restore(
     }
     let failed_store = |error| failed(&ReplicaError::Store(error));
     let now = objects.clock.now();
-    let standing = match release {
+    let on_hold = match release {
         true => None,
         false => Some(log.follower.hold_queue(now).map_err(failed_store)?),
     }
@@ -141,8 +141,8 @@ async fn restore(
         rows,
         content_bytes: content,
         with_content: true,
-        messages: standing.messages,
-        deliveries: standing.deliveries,
+        messages: on_hold.messages,
+        deliveries: on_hold.deliveries,
     })
 }
 

@@ -120,7 +120,7 @@ async fn finish(
             service.engine.store.close();
             if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
                 turns.settle();
-                turns.rest();
+                turns.checkpoint_now();
             }
             // Aborted work may have been sent, and is sent again.
             if has_finished { End::Stopped } else { End::Killed }

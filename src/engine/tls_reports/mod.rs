@@ -50,7 +50,7 @@ struct ReportDay {
     id: [u8; 16],
     day: u32,
     domain: DomainName,
-    told: Vec<String>,
+    delivered_to: Vec<String>,
     rows: Vec<(PolicyType, TlsReportRow)>,
 }
 
@@ -74,8 +74,8 @@ impl ReportDay {
             rows.extend(row.map(|row| (policy_type, row)));
         }
         let Some((_, first)) = rows.first() else { return Ok(None) };
-        let (domain, told) = (first.domain.clone(), first.told.clone());
-        Ok(Some(Self { id, day: u32::from_be_bytes([a, b, c, d]), domain, told, rows }))
+        let (domain, delivered_to) = (first.domain.clone(), first.delivered_to.clone());
+        Ok(Some(Self { id, day: u32::from_be_bytes([a, b, c, d]), domain, delivered_to, rows }))
     }
 
     fn report(&self, submitter: &str, from: &Address) -> TlsReport {
@@ -125,7 +125,7 @@ impl Engine {
 
     /// Serves the timer of a day's report to one domain.
     pub(super) async fn report_tls(self: &Arc<Self>, post: &dyn Post, timer: Timer) -> Result<(), OpError<Never>> {
-        let over = SettleTlsReport { timer, told: Vec::new(), again: None };
+        let over = SettleTlsReport { timer, delivered_to: Vec::new(), again: None };
         let Some(from) = &self.settings.tls_reports_from else { return self.store.commit(over).await };
         let Some(mut counted) = ReportDay::look(&self.store.snapshot()?, timer)? else {
             return self.store.commit(over).await;
@@ -139,7 +139,7 @@ impl Engine {
         let report = counted.report(&self.settings.hostname, from);
         for destination in wanted.unwrap_or_default() {
             let name = destination.to_string();
-            if counted.told.contains(&name) {
+            if counted.delivered_to.contains(&name) {
                 continue;
             }
             let sent = match &destination {
@@ -151,7 +151,7 @@ impl Engine {
                 }
             };
             match sent {
-                Fate::Done => counted.told.push(name),
+                Fate::Done => counted.delivered_to.push(name),
                 Fate::Later => fate = Fate::Later,
             }
         }
@@ -162,7 +162,7 @@ impl Engine {
         if fate == Fate::Later && again.is_none() {
             tracing::warn!(domain = %counted.domain, "could not submit a TLS report within a day; dropping it");
         }
-        self.store.commit(SettleTlsReport { timer, told: counted.told, again }).await
+        self.store.commit(SettleTlsReport { timer, delivered_to: counted.delivered_to, again }).await
     }
 
     fn next_try(&self, counted: &ReportDay) -> Option<Timestamp> {

@@ -35,7 +35,7 @@ type Key = (String, String);
 impl QueueView for Transfers {
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError> {
         let mut found: BTreeMap<Key, SiteQueue> = BTreeMap::new();
-        let standing = self.shared.engine.store.standstill()?;
+        let hold = self.shared.engine.store.restore_hold()?;
         let (mut names, mut next_of) = (HashMap::new(), BTreeMap::<Key, (bool, Timer)>::new());
         let mut from = Vec::new();
         loop {
@@ -48,7 +48,7 @@ impl QueueView for Transfers {
                     let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
                     entry.waiting += 1;
                     // Mail on hold has no next attempt.
-                    let is_held = standing.is_some_and(|restored| restored.holds(&timer));
+                    let is_held = hold.is_some_and(|restored| restored.holds(&timer));
                     if !is_held {
                         entry.next_at = Some(entry.next_at.map_or(timer.due, |next| next.min(timer.due)));
                     }

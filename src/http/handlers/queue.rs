@@ -13,7 +13,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
-use crate::http::view::queue::{PausedView, ReleasedView, SiteQueueView, StandstillView, TriedView};
+use crate::http::view::queue::{PausedView, ReleasedView, RestoreHoldView, SiteQueueView, TriedView};
 use crate::store::error::OpError;
 use crate::store::op::NotFound;
 use crate::store::op::pause::{PAUSES_MAX, TooManyPauses};
@@ -22,12 +22,12 @@ use crate::store::op::pause::{PAUSES_MAX, TooManyPauses};
 /// hold, the page says so.
 pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    let standing = api.engine.standing().await?;
+    let on_hold = api.engine.restore_hold().await?;
     let sites = api.engine.queue().await?;
     let data: Vec<_> = sites.iter().map(SiteQueueView::new).collect();
     let mut page = json!({ "data": data, "next_cursor": null });
-    if let Some((backup_at, standing)) = standing {
-        page["standstill"] = json!(StandstillView::new(backup_at, standing));
+    if let Some((backup_at, on_hold)) = on_hold {
+        page["standstill"] = json!(RestoreHoldView::new(backup_at, on_hold));
     }
     Ok(Answer::json(StatusCode::OK, &page))
 }

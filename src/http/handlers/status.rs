@@ -24,7 +24,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
             webhook_deliveries: waiting.deliveries,
             due_messages: due.transfers,
             oldest_due_seconds: due.oldest_transfer.map_or(0, |oldest| now.since(oldest).as_secs()),
-            on_hold: own.store.standstill()?.is_some(),
+            on_hold: own.store.restore_hold()?.is_some(),
         };
         let sizes = own.store.size_bytes();
         let disk = DiskView {

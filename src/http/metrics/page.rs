@@ -201,7 +201,7 @@ fn of_queue(text: &mut Exposition, store: &Store, now: Timestamp) -> Result<(), 
     text.gauges(
         "postrider_queue_standstill",
         "1 while the queue of a restored backup is on hold, until `postrider queue release`.",
-        [(vec![], u64::from(store.standstill()?.is_some()))],
+        [(vec![], u64::from(store.restore_hold()?.is_some()))],
     );
     let age = due.oldest_transfer.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
     text.gauges(

@@ -56,16 +56,16 @@ pub(in crate::http) struct TriedView<'a> {
 
 /// Timers on hold in a restored store.
 #[derive(Serialize)]
-pub(in crate::http) struct StandstillView {
+pub(in crate::http) struct RestoreHoldView {
     #[serde(serialize_with = "iso::serialize")]
     backup_at: Timestamp,
     messages: u64,
     deliveries: u64,
 }
 
-impl StandstillView {
-    pub(in crate::http) const fn new(backup_at: Timestamp, standing: TimersOnHold) -> Self {
-        Self { backup_at, messages: standing.messages, deliveries: standing.deliveries }
+impl RestoreHoldView {
+    pub(in crate::http) const fn new(backup_at: Timestamp, on_hold: TimersOnHold) -> Self {
+        Self { backup_at, messages: on_hold.messages, deliveries: on_hold.deliveries }
     }
 }
 
@@ -81,7 +81,7 @@ pub(in crate::http) struct ReleasedView {
 
 impl ReleasedView {
     pub(in crate::http) const fn new(released: &Released) -> Self {
-        let Released { backup_at, standing } = *released;
-        Self { released: backup_at.is_some(), backup_at, messages: standing.messages, deliveries: standing.deliveries }
+        let Released { backup_at, on_hold } = *released;
+        Self { released: backup_at.is_some(), backup_at, messages: on_hold.messages, deliveries: on_hold.deliveries }
     }
 }

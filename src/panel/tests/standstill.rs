@@ -32,7 +32,7 @@ async fn every_page_has_a_notice_while_a_restored_queue_is_on_hold() {
     let (last_message, last_id) = (Ulid::default(), Ulid::default());
     let backup_at = world.clock.now();
     let cause = HoldCause::Restored;
-    let restored = Restored { backup_at, has_content: true, last_message, last_id, stands_still: true, cause };
+    let restored = Restored { backup_at, has_content: true, last_message, last_id, is_on_hold: true, cause };
     world.engine.store.commit(Restore(restored)).await.unwrap();
     for path in ["/", "/queue", "/messages"] {
         let page = browser.get(path).await;

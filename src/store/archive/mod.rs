@@ -35,7 +35,7 @@ const CHECKSUM: usize = 16;
 
 /// Reason why a backup can't be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum ArchiveError {
     /// The file does not begin like a backup.
     #[error("not a Postrider backup file")]
     Strange,

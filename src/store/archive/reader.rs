@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use super::part::{Head, Part, Totals};
-use super::{CHECKSUM, Chain, FORMAT, Fault, Kind, MAGIC, PART_BYTES_MAX};
+use super::{ArchiveError, CHECKSUM, Chain, FORMAT, Kind, MAGIC, PART_BYTES_MAX};
 
 /// Maximum number of digits in the format number.
 const DIGITS_MAX: usize = 9;
@@ -23,11 +23,11 @@ struct CountingReader<R> {
 }
 
 impl<R: Read> CountingReader<R> {
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Fault> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), ArchiveError> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.source.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(Fault::Truncated { bytes: self.byte_count }),
+                Ok(0) => return Err(ArchiveError::Truncated { bytes: self.byte_count }),
                 Ok(read) => {
                     filled += read;
                     self.byte_count += read as u64;
@@ -40,11 +40,11 @@ impl<R: Read> CountingReader<R> {
     }
 
     /// Reads the next `length` bytes. Memory grows with the bytes that arrive, not with the announced length.
-    fn take(&mut self, length: u32) -> Result<Vec<u8>, Fault> {
+    fn take(&mut self, length: u32) -> Result<Vec<u8>, ArchiveError> {
         let mut bytes = Vec::new();
         let read = self.source.by_ref().take(length.into()).read_to_end(&mut bytes)?;
         self.byte_count += read as u64;
-        if read < length as usize { Err(Fault::Truncated { bytes: self.byte_count }) } else { Ok(bytes) }
+        if read < length as usize { Err(ArchiveError::Truncated { bytes: self.byte_count }) } else { Ok(bytes) }
     }
 }
 
@@ -52,27 +52,27 @@ impl<R: Read> Reader<R> {
     /// Opens a backup and reads its description.
     ///
     /// # Errors
-    /// [`Fault`], if it is not a backup, or none that this version can read.
-    pub fn open(source: R) -> Result<(Self, Head), Fault> {
+    /// [`ArchiveError`], if it is not a backup, or none that this version can read.
+    pub fn open(source: R) -> Result<(Self, Head), ArchiveError> {
         let mut source = CountingReader { source, byte_count: 0 };
         let mut magic = [0; MAGIC.len()];
         match source.fill(&mut magic) {
             Ok(()) if magic == MAGIC => {}
-            Ok(()) => return Err(Fault::Strange),
+            Ok(()) => return Err(ArchiveError::Strange),
             // A file shorter than the header may be a truncated backup.
-            Err(Fault::Truncated { bytes }) if magic[..bytes as usize] != MAGIC[..bytes as usize] => {
-                return Err(Fault::Strange);
+            Err(ArchiveError::Truncated { bytes }) if magic[..bytes as usize] != MAGIC[..bytes as usize] => {
+                return Err(ArchiveError::Strange);
             }
             Err(fault) => return Err(fault),
         }
         let found = format(&mut source)?;
         if found > FORMAT {
-            return Err(Fault::Newer { found });
+            return Err(ArchiveError::Newer { found });
         }
         let mut reader = Self { source, chain: Chain::begin(), totals: Totals::default(), is_over: false };
         let byte = reader.source.byte_count;
         let Part::Head(head) = reader.part()? else {
-            return Err(Fault::Damaged { byte, what: "its first part is not the header" });
+            return Err(ArchiveError::Damaged { byte, what: "its first part is not the header" });
         };
         Ok((reader, head))
     }
@@ -90,13 +90,13 @@ impl<R: Read> Reader<R> {
     /// Returns the next part, or `None` after the end part, which is not returned.
     ///
     /// # Errors
-    /// [`Fault`]. No later part can be trusted.
-    pub fn next_part(&mut self) -> Result<Option<Part>, Fault> {
+    /// [`ArchiveError`]. No later part can be trusted.
+    pub fn next_part(&mut self) -> Result<Option<Part>, ArchiveError> {
         if self.is_over {
             return Ok(None);
         }
         let byte = self.source.byte_count;
-        let damaged = |what| Fault::Damaged { byte, what };
+        let damaged = |what| ArchiveError::Damaged { byte, what };
         let part = self.part()?;
         match &part {
             Part::Head(_) => return Err(damaged("a second header")),
@@ -120,9 +120,9 @@ impl<R: Read> Reader<R> {
         Ok(Some(part))
     }
 
-    fn part(&mut self) -> Result<Part, Fault> {
+    fn part(&mut self) -> Result<Part, ArchiveError> {
         let byte = self.source.byte_count;
-        let damaged = |what| Fault::Damaged { byte, what };
+        let damaged = |what| ArchiveError::Damaged { byte, what };
         let mut head = [0; 5];
         self.source.fill(&mut head)?;
         let [number, length @ ..] = head;
@@ -141,7 +141,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-fn format<R: Read>(source: &mut CountingReader<R>) -> Result<u32, Fault> {
+fn format<R: Read>(source: &mut CountingReader<R>) -> Result<u32, ArchiveError> {
     let mut found = 0;
     for place in 0..=DIGITS_MAX {
         let mut digit = [0];
@@ -149,8 +149,8 @@ fn format<R: Read>(source: &mut CountingReader<R>) -> Result<u32, Fault> {
         match digit[0] {
             b'\n' if place > 0 => return Ok(found),
             digit @ b'0'..=b'9' if place < DIGITS_MAX => found = found * 10 + u32::from(digit - b'0'),
-            _ => return Err(Fault::Strange),
+            _ => return Err(ArchiveError::Strange),
         }
     }
-    Err(Fault::Strange)
+    Err(ArchiveError::Strange)
 }

@@ -32,7 +32,7 @@ fn written(count: u32) -> Vec<u8> {
     bytes
 }
 
-fn read(bytes: &[u8]) -> Result<Vec<Part>, Fault> {
+fn read(bytes: &[u8]) -> Result<Vec<Part>, ArchiveError> {
     let (mut reader, found) = Reader::open(bytes)?;
     assert_eq!(found, head());
     let mut parts = Vec::new();
@@ -65,7 +65,7 @@ fn a_backup_truncated_at_any_byte_is_incomplete() {
     let bytes = written(20);
     for length in 0..bytes.len() {
         let Err(fault) = read(&bytes[..length]) else { panic!("{length} bytes of {} pass", bytes.len()) };
-        assert!(matches!(fault, Fault::Truncated { .. }), "{length}: {fault}");
+        assert!(matches!(fault, ArchiveError::Truncated { .. }), "{length}: {fault}");
     }
 }
 
@@ -90,17 +90,17 @@ fn detects_missing_repeated_and_trailing_parts() {
     let doubled = [&bytes[..to], &bytes[from..]].concat();
     let longer = [&bytes[..], b"\n"].concat();
     for changed in [without, doubled, longer] {
-        assert!(matches!(read(&changed), Err(Fault::Damaged { .. })));
+        assert!(matches!(read(&changed), Err(ArchiveError::Damaged { .. })));
     }
 }
 
 #[test]
 fn rejects_other_files_and_names_a_later_format() {
     for strange in [&b"SQLite format 3\0 and so on"[..], b"postrider backup x\n", b"postrider backup \n", b"p0"] {
-        assert!(matches!(Reader::open(strange), Err(Fault::Strange)), "{strange:?}");
+        assert!(matches!(Reader::open(strange), Err(ArchiveError::Strange)), "{strange:?}");
     }
-    assert!(matches!(Reader::open(&b"postrider backup 2\n"[..]), Err(Fault::Newer { found: 2 })));
-    assert!(matches!(Reader::open(&b"postrider backup 4000000000\n"[..]), Err(Fault::Strange)));
+    assert!(matches!(Reader::open(&b"postrider backup 2\n"[..]), Err(ArchiveError::Newer { found: 2 })));
+    assert!(matches!(Reader::open(&b"postrider backup 4000000000\n"[..]), Err(ArchiveError::Strange)));
 }
 
 #[test]
@@ -108,5 +108,5 @@ fn an_impossible_length_allocates_no_memory_for_it() {
     let mut bytes = written(20);
     let length = MAGIC.len() + 2 + 1;
     bytes[length..length + 4].copy_from_slice(&u32::MAX.to_be_bytes());
-    assert!(matches!(Reader::open(&bytes[..]), Err(Fault::Damaged { .. })));
+    assert!(matches!(Reader::open(&bytes[..]), Err(ArchiveError::Damaged { .. })));
 }

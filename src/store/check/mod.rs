@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::archive::Fault;
+use super::archive::ArchiveError;
 use super::checksum;
 use super::content::{Place, SealedContent, Unreadable};
 use super::damage::guarded;
@@ -120,7 +120,7 @@ impl Report {
     }
 
     /// Returns the report on a backup that can't be read to its end.
-    pub fn on_broken_backup(fault: &Fault) -> Self {
+    pub fn on_broken_backup(fault: &ArchiveError) -> Self {
         let mut report = Self::empty();
         report.fail(Rule::Backup, || fault.to_string());
         report

@@ -96,13 +96,13 @@ fn timeline(
         Order::Ascending,
         &mut |key, bytes| {
             // Unreadable rows are reported with their table.
-            let Ok(told) = serde_json::from_slice::<EventFacts>(bytes) else { return Ok(ControlFlow::Continue(())) };
+            let Ok(facts) = serde_json::from_slice::<EventFacts>(bytes) else { return Ok(ControlFlow::Continue(())) };
             let event = EventId(Ulid(key[32..].try_into().unwrap_or_default()));
-            if told.id != event.to_string() || told.message_id != message.to_string() {
+            if facts.id != event.to_string() || facts.message_id != message.to_string() {
                 strange.get_or_insert(event);
             }
-            first.get_or_insert_with(|| told.kind.clone());
-            kinds.insert(told.kind);
+            first.get_or_insert_with(|| facts.kind.clone());
+            kinds.insert(facts.kind);
             Ok(ControlFlow::Continue(()))
         },
     )?;

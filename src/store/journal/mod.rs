@@ -203,7 +203,11 @@ impl Journal {
     ///
     /// # Errors
     /// Database and file system errors. The state of the disk is then unknown, and the process must end.
-    pub(super) fn check_in(&mut self, transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<(), StoreError> {
+    pub(super) fn checkpoint(
+        &mut self,
+        transaction: WriteTransaction,
+        entropy: &dyn Entropy,
+    ) -> Result<(), StoreError> {
         for segment in self.owed.drain(..) {
             segment.sync().map_err(|error| failed("sync a segment of", &error))?;
         }

@@ -184,11 +184,14 @@ fn accepting_damage_keeps_earlier_records_and_holds_the_queue() {
     let name = format!("journal.damaged-{}", after.now().as_millis());
     assert_eq!(fs::read(after.directory().join(name)).unwrap(), damaged, "the damaged file is kept");
     for _ in 0..2 {
-        let hold = after.store().standstill().unwrap().expect("the queue is on hold");
+        let hold = after.store().restore_hold().unwrap().expect("the queue is on hold");
         assert!(matches!(hold.cause, HoldCause::JournalDamaged { .. }));
-        assert_eq!(after.store().standing(&hold).unwrap().messages, 1);
+        assert_eq!(after.store().timers_on_hold(&hold).unwrap().messages, 1);
         let accepted = Sender::of(&after, sender.account, sender.domain).accept("new@example.net");
-        assert!(accepted > before && after.store().standing(&hold).unwrap().messages == 1, "new mail is not held");
+        assert!(
+            accepted > before && after.store().timers_on_hold(&hold).unwrap().messages == 1,
+            "new mail is not held"
+        );
         after.reopen();
     }
     let report = {
@@ -391,7 +394,7 @@ fn a_checkpoint_restarts_the_file_under_a_new_epoch() {
     append(&mut journal, b"b");
     assert_eq!(journal.due(), Some(NOW + Limits::default().journal_age_max));
     assert_eq!(found(), Some(vec![b"a".to_vec(), b"b".to_vec()]));
-    journal.check_in(database.begin_write().unwrap(), &entropy).unwrap();
+    journal.checkpoint(database.begin_write().unwrap(), &entropy).unwrap();
     assert_eq!((journal.due(), found()), (None, None));
     append(&mut journal, b"c");
     assert_eq!(found(), Some(vec![b"c".to_vec()]));

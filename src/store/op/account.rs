@@ -251,7 +251,7 @@ impl Op for RevokeKey {
         }
         tables.put(&row_key, &key);
         // Event streams that were opened with the key end now.
-        tables.tell(self.account);
+        tables.notify_followers(self.account);
         Ok(key)
     }
 }

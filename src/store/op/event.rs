@@ -79,8 +79,8 @@ pub fn record(
     tables.put(&schema::event(account, id), &EventLogRow { message, kind });
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
     let bounce = happening.bounce.map(|bounce| bounce.kind);
-    tables.note(CountedEvent { message, kind, stream: row.stream, bounce });
-    tables.tell(account);
+    tables.count_event(CountedEvent { message, kind, stream: row.stream, bounce });
+    tables.notify_followers(account);
     outcomes::count(tables, subject, kind, happening)?;
     if kind != EventType::Queued {
         message_index::note_status(tables, account, message, kind)?;

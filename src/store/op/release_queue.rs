@@ -20,10 +20,10 @@ impl Op for ReleaseQueue {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Option<Restored>, OpError<Never>> {
-        let standing = tables.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.stands_still);
-        if let Some(restored) = standing {
-            tables.put(meta::RESTORED, &Restored { stands_still: false, ..restored });
+        let restored = tables.row::<Restored>(meta::RESTORED)?.filter(|row| row.is_on_hold);
+        if let Some(restored) = restored {
+            tables.put(meta::RESTORED, &Restored { is_on_hold: false, ..restored });
         }
-        Ok(standing)
+        Ok(restored)
     }
 }

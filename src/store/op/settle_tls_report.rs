@@ -18,7 +18,7 @@ pub struct SettleTlsReport {
     /// The timer that was served.
     pub timer: Timer,
     /// Destinations that have received the report.
-    pub told: Vec<String>,
+    pub delivered_to: Vec<String>,
     /// Time of the next attempt for the others; `None` if there is none.
     pub again: Option<Timestamp>,
 }
@@ -34,7 +34,7 @@ impl Op for SettleTlsReport {
         for policy_type in PolicyType::ALL {
             let key = schema::tls_report(self.timer.id.0, policy_type);
             if let Some(row) = tables.row::<TlsReportRow>(&key)? {
-                tables.put(&key, &TlsReportRow { told: self.told.clone(), ..row });
+                tables.put(&key, &TlsReportRow { delivered_to: self.delivered_to.clone(), ..row });
                 tables.arm(Timer { due, ..self.timer });
                 break;
             }
@@ -70,11 +70,14 @@ mod tests {
         let test = TestStore::new();
         let timer = counted(&test);
         let due = timer.due + Duration::from_secs(600);
-        let told = vec!["mailto:a@a.example".to_owned()];
-        test.done(SettleTlsReport { timer, told: told.clone(), again: Some(due) });
+        let delivered_to = vec!["mailto:a@a.example".to_owned()];
+        test.done(SettleTlsReport { timer, delivered_to: delivered_to.clone(), again: Some(due) });
         assert_eq!(test.timers(TimerKind::TlsReport), [Timer { due, ..timer }]);
-        assert_eq!(test.row::<TlsReportRow>(&schema::tls_report(timer.id.0, PolicyType::Sts)).told, told);
-        test.done(SettleTlsReport { timer: Timer { due, ..timer }, told, again: None });
+        assert_eq!(
+            test.row::<TlsReportRow>(&schema::tls_report(timer.id.0, PolicyType::Sts)).delivered_to,
+            delivered_to
+        );
+        test.done(SettleTlsReport { timer: Timer { due, ..timer }, delivered_to, again: None });
         assert!(test.timers(TimerKind::TlsReport).is_empty());
         assert_eq!(test.count(Table::TlsReports, &[]), 1, "the counts stay until they expire");
     }
@@ -83,7 +86,7 @@ mod tests {
     fn a_report_without_counts_ends() {
         let test = TestStore::new();
         let timer = Timer { id: crate::base::id::Ulid([9; 16]), ..counted(&test) };
-        test.done(SettleTlsReport { timer, told: Vec::new(), again: Some(timer.due) });
+        test.done(SettleTlsReport { timer, delivered_to: Vec::new(), again: Some(timer.due) });
         assert_eq!(test.timers(TimerKind::TlsReport).len(), 1, "the other report's timer");
     }
 }

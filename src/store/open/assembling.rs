@@ -44,9 +44,9 @@ pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
     let StoreParts { disk, directory, limits, database, health, content, outbox, .. } = parts;
     let Surroundings { now, entropy } = parts.surroundings;
     let Prepared { last, last_message, sequence, master, restored, waiting, .. } = parts.prepared;
-    let near = Arc::new(TimerCache::new(restored));
-    let bells = Arc::new(AccountNotifier::default());
-    let showing = Arc::default();
+    let timer_cache = Arc::new(TimerCache::new(restored));
+    let notifier = Arc::new(AccountNotifier::default());
+    let read_barrier = Arc::default();
     let meters = Arc::new(StoreMeters::default());
     let key_changes = Arc::new(KeyChanges::default());
     let announced = PendingCount::default();
@@ -54,9 +54,9 @@ pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
     let (to_appender, appender_inbox) = sync_channel(QUEUE);
     let writer = Writer {
         database: Arc::clone(&database),
-        near: Arc::clone(&near),
-        bells: Arc::clone(&bells),
-        showing: Arc::clone(&showing),
+        timer_cache: Arc::clone(&timer_cache),
+        notifier: Arc::clone(&notifier),
+        read_barrier: Arc::clone(&read_barrier),
         health: Arc::clone(&health),
         meters: Arc::clone(&meters),
         key_changes: Arc::clone(&key_changes),
@@ -81,9 +81,9 @@ pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
         directory: directory.to_owned(),
         database,
         content,
-        near,
-        bells,
-        showing,
+        timer_cache,
+        notifier,
+        read_barrier,
         health,
         meters,
         key_changes,

@@ -24,7 +24,7 @@ fn a_missing_journal_of_an_opened_store_is_damage() {
     assert!(matches!(error, OpenError::JournalDamaged(Damage::Missing)), "{error}");
     assert!(!left.path().join(journal::FILE).exists(), "the refused start changed nothing");
     let accepted = TestStore::try_in_directory(left, OnJournalDamage::Accept).ok().unwrap();
-    assert!(accepted.store().standstill().unwrap().is_some(), "queued mail is on hold");
+    assert!(accepted.store().restore_hold().unwrap().is_some(), "queued mail is on hold");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn an_emptied_overwritten_or_replaced_journal_prevents_a_start_and_changes_nothi
             assert_eq!(fs::read(left.path().join(journal::FILE)).unwrap(), bytes);
             let after = TestStore::try_in_directory(left, OnJournalDamage::Accept).unwrap();
             assert_eq!(sent(&after), 1, "the database rows are there");
-            assert!(after.store().standstill().unwrap().is_some(), "queued mail is on hold");
+            assert!(after.store().restore_hold().unwrap().is_some(), "queued mail is on hold");
         }
     }
 }

@@ -259,7 +259,7 @@ impl Follower {
             has_content: earlier.is_none_or(|earlier| earlier.has_content),
             last_message: last_id(&found, meta::LAST_MESSAGE_ID)?,
             last_id: last_id(&found, meta::LAST_ID)?,
-            stands_still: true,
+            is_on_hold: true,
             cause: HoldCause::Restored,
         };
         let mut standing = TimersOnHold::default();

@@ -56,6 +56,6 @@ pub fn restore_base<I: Iterator<Item = Piece>>(
     building.take(Part::Keys(keys), beside)?;
     // The content was read separately from the rows.
     let head = Head { has_content: true, ..head };
-    let standing = building.finish(&head, lineage)?;
-    Ok(Restoration { head, totals, standing })
+    let on_hold = building.finish(&head, lineage)?;
+    Ok(Restoration { head, totals, on_hold })
 }

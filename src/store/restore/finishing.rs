@@ -36,7 +36,7 @@ impl Building {
             has_content: head.has_content,
             last_message: last(meta::LAST_MESSAGE_ID).unwrap_or_default(),
             last_id: last(meta::LAST_ID).unwrap_or_default(),
-            stands_still: holds_queue,
+            is_on_hold: holds_queue,
             cause: HoldCause::Restored,
         };
         let stored = checksum::stored(Table::Meta.name(), meta::RESTORED, &restored.encode());
@@ -56,7 +56,7 @@ impl Building {
         }
         self.move_up()?;
         self.is_finished = true;
-        Ok(self.standing)
+        Ok(self.on_hold)
     }
 
     /// Moves the files up, the database last: without it the directory does not count as a store.

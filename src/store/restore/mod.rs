@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
-use super::archive::{Fault, Head, Part, Reader, Totals};
+use super::archive::{ArchiveError, Head, Part, Reader, Totals};
 use super::checksum;
 use super::content::{DIRECTORY as CONTENT, segment};
 use super::disk::{Disk, DiskFile, Entry, FileSystem};
@@ -64,7 +64,7 @@ pub struct Restoration {
     /// Totals of the backup.
     pub totals: Totals,
     /// Timers on hold.
-    pub standing: TimersOnHold,
+    pub on_hold: TimersOnHold,
 }
 
 /// Reason why a restore failed.
@@ -72,7 +72,7 @@ pub struct Restoration {
 pub enum RestoreError {
     /// The backup is invalid.
     #[error(transparent)]
-    Backup(#[from] Fault),
+    Backup(#[from] ArchiveError),
     /// The backup contains a store of a later format.
     #[error("the backup contains a store of format {found}, and this version supports formats up to {FORMAT}")]
     NewerStore {
@@ -185,8 +185,8 @@ fn build(
         building.take(part, beside)?;
         progress(&head, reader.totals());
     }
-    let standing = building.finish(&head, Lineage::Fork { holds_queue: true })?;
-    Ok(Restoration { head, totals: reader.totals(), standing })
+    let on_hold = building.finish(&head, Lineage::Fork { holds_queue: true })?;
+    Ok(Restoration { head, totals: reader.totals(), on_hold })
 }
 
 /// Bucket and number of a segment.
@@ -206,7 +206,7 @@ struct Building {
     /// The format of the rows in the backup.
     format: u32,
     facts: BTreeMap<Vec<u8>, Vec<u8>>,
-    standing: TimersOnHold,
+    on_hold: TimersOnHold,
     /// Files and directories that were moved to their place.
     moved: Vec<Entry>,
     is_finished: bool,
@@ -241,7 +241,7 @@ impl Building {
             given,
             format,
             facts: BTreeMap::new(),
-            standing: TimersOnHold::default(),
+            on_hold: TimersOnHold::default(),
             moved: Vec::new(),
             is_finished: false,
         };
@@ -336,8 +336,8 @@ impl Building {
         }
         if table == Table::Timers.name() {
             for timer in rows.iter().filter_map(|(key, _)| Timer::decode(key)) {
-                self.standing.messages += u64::from(timer.kind == TimerKind::Transfer);
-                self.standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);
+                self.on_hold.messages += u64::from(timer.kind == TimerKind::Transfer);
+                self.on_hold.deliveries += u64::from(timer.kind == TimerKind::Delivery);
             }
         }
         Ok(())

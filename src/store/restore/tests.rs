@@ -83,15 +83,15 @@ fn a_restore_has_everything_committed_before_the_backup_on_hold_and_nothing_late
     assert_eq!(test.count(Table::Messages, &[]), 3, "accepted while the backup was taken");
 
     let (copy, restoration) = restored(&bytes);
-    assert_eq!(restoration.standing, TimersOnHold { messages: 2, deliveries: 2 });
+    assert_eq!(restoration.on_hold, TimersOnHold { messages: 2, deliveries: 2 });
     assert_eq!(copy.count(Table::Messages, &[]), 2);
     let sender = Sender::of(&copy, account, domain);
     assert_eq!(body(&sender, &copy, first).unwrap(), b"first");
     assert_eq!(body(&sender, &copy, second).unwrap(), long);
     assert_eq!(copy.row::<TransferRow>(&sender.key(first)).due, Some(START));
     assert_eq!(std::fs::read(copy.directory().join("beside")).unwrap(), b"a file");
-    let standstill = copy.store().standstill().unwrap().unwrap();
-    assert_eq!(copy.store().standing(&standstill).unwrap(), restoration.standing);
+    let restore_hold = copy.store().restore_hold().unwrap().unwrap();
+    assert_eq!(copy.store().timers_on_hold(&restore_hold).unwrap(), restoration.on_hold);
     // A backup of the copy is a backup like any other.
     let (again, _) = restored(&backup(&copy, ALL));
     assert_eq!(body(&Sender::of(&again, account, domain), &again, first).unwrap(), b"first");

@@ -35,7 +35,7 @@ pub struct Restored {
     /// The greatest other identifier at that time.
     pub last_id: Ulid,
     /// Whether the mail queued then is on hold: it may have been sent since.
-    pub stands_still: bool,
+    pub is_on_hold: bool,
     /// Reason for the hold.
     pub cause: HoldCause,
 }
@@ -56,20 +56,20 @@ struct RestoredV1 {
     has_content: bool,
     last_message: Ulid,
     last_id: Ulid,
-    stands_still: bool,
+    is_on_hold: bool,
 }
 
 impl From<RestoredV1> for Restored {
     fn from(row: RestoredV1) -> Self {
-        let RestoredV1 { backup_at, has_content, last_message, last_id, stands_still } = row;
-        Self { backup_at, has_content, last_message, last_id, stands_still, cause: HoldCause::Restored }
+        let RestoredV1 { backup_at, has_content, last_message, last_id, is_on_hold } = row;
+        Self { backup_at, has_content, last_message, last_id, is_on_hold, cause: HoldCause::Restored }
     }
 }
 
 impl Restored {
     /// Whether `timer` is on hold: it would send something that was queued when the backup was taken.
     pub fn holds(&self, timer: &Timer) -> bool {
-        self.stands_still
+        self.is_on_hold
             && match timer.kind {
                 TimerKind::Transfer => timer.id <= self.last_message,
                 TimerKind::Delivery | TimerKind::Notice => timer.id <= self.last_id,
@@ -105,7 +105,7 @@ impl Restored {
     pub fn on_damaged_journal(earlier: Option<Self>, last_message: Ulid, last_id: Ulid, now: Timestamp) -> Self {
         let lacks_content_to = earlier.map_or(Ulid::default(), |earlier| earlier.lacks_content_to());
         let cause = HoldCause::JournalDamaged { lacks_content_to };
-        Self { backup_at: now, has_content: true, last_message, last_id, stands_still: true, cause }
+        Self { backup_at: now, has_content: true, last_message, last_id, is_on_hold: true, cause }
     }
 
     const fn lacks_content_to(&self) -> Ulid {
@@ -132,7 +132,7 @@ mod tests {
             has_content: true,
             last_message,
             last_id,
-            stands_still: true,
+            is_on_hold: true,
             cause: HoldCause::Restored,
         };
         let domain: DomainName = "a.example".parse().unwrap();
@@ -142,21 +142,21 @@ mod tests {
         };
         let today = day_of(backup_at);
         assert!(holds(&restored, today - 1) && holds(&restored, today) && !holds(&restored, today + 1));
-        assert!(!holds(&Restored { stands_still: false, ..restored }, today));
+        assert!(!holds(&Restored { is_on_hold: false, ..restored }, today));
     }
 
     #[test]
     fn a_row_of_version_1_decodes_as_a_restored_backup() {
         let backup_at = Timestamp::from_millis(1_700_049_600_000);
         let (last_message, last_id) = (Ulid([7; 16]), Ulid([9; 16]));
-        let earlier = RestoredV1 { backup_at, has_content: false, last_message, last_id, stands_still: true };
+        let earlier = RestoredV1 { backup_at, has_content: false, last_message, last_id, is_on_hold: true };
         let bytes = [vec![1], postcard::to_stdvec(&earlier).unwrap()].concat();
         let expected = Restored {
             backup_at,
             has_content: false,
             last_message,
             last_id,
-            stands_still: true,
+            is_on_hold: true,
             cause: HoldCause::Restored,
         };
         assert_eq!(Restored::decode(&bytes).unwrap(), expected);
@@ -173,7 +173,7 @@ mod tests {
             has_content: false,
             last_message: early,
             last_id: early,
-            stands_still: false,
+            is_on_hold: false,
             cause: HoldCause::Restored,
         };
         for earlier in [without, Restored::on_damaged_journal(Some(without), early, early, backup_at)] {

@@ -68,13 +68,13 @@ pub struct TlsReportRow {
     /// Failures by kind, for a limited number of kinds.
     pub details: Vec<FailureDetail>,
     /// Destinations that already have the report of the day, while others do not. Stored in the domain's first row.
-    pub told: Vec<String>,
+    pub delivered_to: Vec<String>,
 }
 
 impl TlsReportRow {
     /// Returns an empty row for `domain`.
     pub const fn of(domain: DomainName) -> Self {
-        Self { domain, policy: Vec::new(), successes: 0, failures: 0, details: Vec::new(), told: Vec::new() }
+        Self { domain, policy: Vec::new(), successes: 0, failures: 0, details: Vec::new(), delivered_to: Vec::new() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests that a backup of a store with failing reads is complete or reports the failure.
 
 use super::canaries::accept;
-use super::process::{Clock, Company, Process};
+use super::process::{Clock, OtherWriters, Process};
 use super::start::make;
 use crate::base::time::Timestamp;
 use crate::store::backup::{BackupError, Extent};
@@ -15,12 +15,12 @@ fn a_backup_reports_a_read_error_or_is_complete() {
     let clock = Clock::new(setup.now);
     // Without a cache every page is read.
     let limits = Limits { cache_bytes: 0, ..Limits::default() };
-    let mut process = Process::start_with(&disk, &clock, 2, limits, Company::Announced).unwrap();
+    let mut process = Process::start_with(&disk, &clock, 2, limits, OtherWriters::Announced).unwrap();
     let bucket = Timestamp::from_millis((setup.now.as_millis() / 3_600_000 + 2) * 3_600_000);
     let mut answers: Vec<_> = (0..6_u8).map(|number| accept(&process, &setup, bucket, &[number; 200]).1).collect();
     answers.iter_mut().for_each(|answer| assert!(answer.poll().is_none()));
     process.settle();
-    process.rest();
+    process.checkpoint_now();
     let back_up = || -> Result<Vec<u8>, BackupError> {
         let mut bytes = Vec::new();
         let extent = Extent { content: true, master_key: true };

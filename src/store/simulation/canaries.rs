@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
+use super::process::{Clock, DIRECTORY, OtherWriters, Process, Waiting};
 use super::start::{Setup, make};
 use super::work::timers;
 use crate::base::entropy::{Entropy, SeededEntropy};
@@ -54,7 +54,7 @@ fn plant() -> Planted {
     for start in 0..2 {
         let limits = Limits { carried_bytes_max: [200, 16 << 10][start], ..Limits::default() };
         let seed = 10 + start as u64;
-        let mut process = Process::start_with(&disk, &clock, seed, limits, Company::Announced).unwrap();
+        let mut process = Process::start_with(&disk, &clock, seed, limits, OtherWriters::Announced).unwrap();
         let mut accepting = Vec::new();
         for number in 0..CANARIES / 2 {
             let mut noise = [0; 24];
@@ -138,7 +138,7 @@ pub(super) fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Starts a process, and destroys due buckets as the engine does. Returns whether it completed.
 fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
-    let started = Process::start_with(disk, clock, seed, Limits::default(), Company::Announced);
+    let started = Process::start_with(disk, clock, seed, Limits::default(), OtherWriters::Announced);
     started.is_ok_and(|mut process| sweep_in(&mut process, clock))
 }
 

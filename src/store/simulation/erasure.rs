@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::canaries::{Pieces, accept, accept_row, content_of, sweep_in};
-use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
+use super::process::{Clock, DIRECTORY, OtherWriters, Process, Waiting};
 use super::start::{Setup, make};
 use super::variable;
 use crate::base::entropy::{Entropy, SeededEntropy};
@@ -27,7 +27,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Starts a process that inlines bodies in its journal, and makes them wait for the appender's turn.
 fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Process, OpenError> {
-    Process::start_with(disk, clock, seed, Limits::default(), Company::Announced)
+    Process::start_with(disk, clock, seed, Limits::default(), OtherWriters::Announced)
 }
 
 /// A running process whose journal contains the bodies of two buckets.

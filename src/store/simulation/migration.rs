@@ -7,7 +7,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHand
 
 use super::canaries::accept;
 use super::damage::Served;
-use super::process::{Clock, Company, DIRECTORY, Process};
+use super::process::{Clock, DIRECTORY, OtherWriters, Process};
 use super::start::make;
 use crate::base::time::Timestamp;
 use crate::store::checksum;
@@ -21,7 +21,7 @@ use crate::store::schema::{Table, meta};
 const STEP: usize = 3;
 
 fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Process, OpenError> {
-    Process::start_with(disk, clock, seed, Limits::default(), Company::Announced)
+    Process::start_with(disk, clock, seed, Limits::default(), OtherWriters::Announced)
 }
 
 /// Returns a closed store with some messages, and everything that it serves.
@@ -35,7 +35,7 @@ fn store() -> (SimulatedDisk, Clock, Served) {
     answers.iter_mut().for_each(|answer| assert!(answer.poll().is_none()));
     process.settle();
     answers.iter_mut().for_each(|answer| assert_eq!(answer.poll(), Some(true)));
-    process.rest();
+    process.checkpoint_now();
     let served = Served::of(&process.store);
     drop(answers);
     drop(process);

@@ -49,7 +49,7 @@ impl Clock {
 
 /// Whether another body is always announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Company {
+pub(super) enum OtherWriters {
     /// No other body is announced: the caller writes a small body itself.
     None,
     /// Another body is announced: every body waits for the appender's turn.
@@ -61,7 +61,7 @@ pub(super) struct Process {
     pub(super) store: Arc<Store>,
     turns: Turns,
     /// While it is held, no body is alone: each waits for the appender's turn.
-    _company: Option<PendingGuard>,
+    _guard: Option<PendingGuard>,
 }
 
 impl Process {
@@ -69,8 +69,8 @@ impl Process {
     pub(super) fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Self, OpenError> {
         let mut chance = Chance::new(seed ^ 0x0011_4175);
         disk.set_free([4 << 20, 64 << 20, 1 << 30][chance.index(3)]);
-        let company = if chance.coin() { Company::Announced } else { Company::None };
-        Self::start_with(disk, clock, seed, draw_limits(&mut chance), company)
+        let writers = if chance.coin() { OtherWriters::Announced } else { OtherWriters::None };
+        Self::start_with(disk, clock, seed, draw_limits(&mut chance), writers)
     }
 
     /// Opens the store with the randomness of `seed` and these limits.
@@ -79,9 +79,9 @@ impl Process {
         clock: &Clock,
         seed: u64,
         limits: Limits,
-        company: Company,
+        writers: OtherWriters,
     ) -> Result<Self, OpenError> {
-        Self::start_damaged(disk, clock, seed, limits, company, OnJournalDamage::Refuse)
+        Self::start_damaged(disk, clock, seed, limits, writers, OnJournalDamage::Refuse)
     }
 
     /// Opens the store, with `on_damage` as the policy for a damaged journal.
@@ -90,7 +90,7 @@ impl Process {
         clock: &Clock,
         seed: u64,
         limits: Limits,
-        company: Company,
+        writers: OtherWriters,
         on_journal_damage: OnJournalDamage,
     ) -> Result<Self, OpenError> {
         let (now, monotonic) = (clock.clone(), clock.clone());
@@ -100,8 +100,8 @@ impl Process {
         let options = StartOptions { on_journal_damage, monotonic, limits, ..StartOptions::default() };
         let (store, workers) =
             Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
-        let company = (company == Company::Announced).then(|| store.announce());
-        Ok(Self { store: Arc::new(store), turns: Turns::new(workers), _company: company })
+        let guard = (writers == OtherWriters::Announced).then(|| store.announce());
+        Ok(Self { store: Arc::new(store), turns: Turns::new(workers), _guard: guard })
     }
 
     /// Runs the appender: it takes the waiting bodies.
@@ -115,8 +115,8 @@ impl Process {
     }
 
     /// Runs the idle writer, which empties the journal by a checkpoint.
-    pub(super) fn rest(&mut self) {
-        self.turns.rest();
+    pub(super) fn checkpoint_now(&mut self) {
+        self.turns.checkpoint_now();
     }
 
     /// Runs all waiting work.

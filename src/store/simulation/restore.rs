@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::canaries::accept;
-use super::process::{Clock, Company, DIRECTORY, Process};
+use super::process::{Clock, DIRECTORY, OtherWriters, Process};
 use super::start::{Setup, make};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
@@ -32,13 +32,13 @@ fn back_up() -> Backup {
     let disk = SimulatedDisk::new(1, Honesty::Honest);
     let setup = make(&disk, 100);
     let clock = Clock::new(setup.now);
-    let mut process = Process::start_with(&disk, &clock, 2, Limits::default(), Company::Announced).unwrap();
+    let mut process = Process::start_with(&disk, &clock, 2, Limits::default(), OtherWriters::Announced).unwrap();
     let bucket = Timestamp::from_millis((setup.now.as_millis() / 3_600_000 + 2) * 3_600_000);
     let (messages, mut answers): (Vec<_>, Vec<_>) =
         (0..MESSAGES).map(|number| accept(&process, &setup, bucket, &[number; 200])).unzip();
     answers.iter_mut().for_each(|answer| assert!(answer.poll().is_none()));
     process.settle();
-    process.rest();
+    process.checkpoint_now();
     let mut bytes = Vec::new();
     let extent = Extent { content: true, master_key: true };
     process.store.back_up(clock.now(), extent, &[], &mut bytes).unwrap();
@@ -54,7 +54,7 @@ impl Backup {
     /// Opens the directory. Returns the error, or `None` if it is a store with every message and body.
     fn open(&self, disk: &SimulatedDisk) -> Option<OpenError> {
         let clock = Clock::new(self.setup.now);
-        let process = match Process::start_with(disk, &clock, 3, Limits::default(), Company::None) {
+        let process = match Process::start_with(disk, &clock, 3, Limits::default(), OtherWriters::None) {
             Ok(process) => process,
             Err(error) => return Some(error),
         };

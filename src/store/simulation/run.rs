@@ -157,7 +157,7 @@ impl Run {
             4..8 if self.tickets.is_empty() => self.pass(),
             8..11 => {
                 self.say(|_| "the writer makes a checkpoint".to_owned());
-                self.process().rest();
+                self.process().checkpoint_now();
             }
             11 if self.is_damaging() => self.rot(),
             _ => {}
@@ -292,7 +292,7 @@ impl Run {
         }
         if is_orderly {
             self.say(|_| "it closes its store".to_owned());
-            self.process().rest();
+            self.process().checkpoint_now();
             self.process = None;
         }
         self.disk.restart();

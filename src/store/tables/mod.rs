@@ -98,8 +98,8 @@ pub struct Tables<'batch> {
     last_id: Ulid,
     armed: Vec<Timer>,
     disarmed: Vec<Timer>,
-    noted: Vec<CountedEvent>,
-    told: Vec<AccountId>,
+    counted_events: Vec<CountedEvent>,
+    notified: Vec<AccountId>,
     clears_journal: bool,
 }
 
@@ -108,8 +108,8 @@ pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
-    pub(super) noted: Vec<CountedEvent>,
-    pub(super) told: Vec<AccountId>,
+    pub(super) counted_events: Vec<CountedEvent>,
+    pub(super) notified: Vec<AccountId>,
     pub(super) clears_journal: bool,
 }
 
@@ -122,8 +122,8 @@ impl<'batch> Tables<'batch> {
             last_id,
             armed: Vec::new(),
             disarmed: Vec::new(),
-            told: Vec::new(),
-            noted: Vec::new(),
+            notified: Vec::new(),
+            counted_events: Vec::new(),
             clears_journal: false,
         }
     }
@@ -190,13 +190,13 @@ impl<'batch> Tables<'batch> {
     }
 
     /// Counts an event once it is committed.
-    pub(super) fn note(&mut self, noted: CountedEvent) {
-        self.noted.push(noted);
+    pub(super) fn count_event(&mut self, event: CountedEvent) {
+        self.counted_events.push(event);
     }
 
     /// Notifies the followers of `account` after the commit.
-    pub fn tell(&mut self, account: AccountId) {
-        self.told.push(account);
+    pub fn notify_followers(&mut self, account: AccountId) {
+        self.notified.push(account);
     }
 
     /// Removes all earlier records from the journal after the commit, with the data that they contain.
@@ -208,8 +208,8 @@ impl<'batch> Tables<'batch> {
     pub(super) fn join(self, bodies: Vec<InlinedBody>) -> Result<Applied, StoreError> {
         self.batch.join(self.changes)?;
         self.batch.bodies.extend(bodies);
-        let Self { last_id, armed, disarmed, told, noted, clears_journal, .. } = self;
-        Ok(Applied { last_id, armed, disarmed, told, noted, clears_journal })
+        let Self { last_id, armed, disarmed, notified, counted_events, clears_journal, .. } = self;
+        Ok(Applied { last_id, armed, disarmed, notified, counted_events, clears_journal })
     }
 }
 

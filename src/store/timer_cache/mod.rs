@@ -47,8 +47,8 @@ pub struct TimerCache {
 }
 
 struct State {
-    ahead: UpcomingTimers,
-    in_hand: TimersInFlight,
+    upcoming: UpcomingTimers,
+    in_flight: TimersInFlight,
     alarms: Alarms,
     /// Number of active [`Hold`]s.
     held: usize,
@@ -57,12 +57,12 @@ struct State {
 /// Whether a commit changed something relevant to waiters.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum News {
+pub(super) enum TimerChange {
     /// A relevant change: notify the waiters.
-    ToTell,
+    Relevant,
     /// No relevant change.
     #[default]
-    Nothing,
+    Irrelevant,
 }
 
 /// Work without a timer that must end before everything counts as settled. It ends when the guard is dropped.
@@ -85,7 +85,7 @@ pub struct Due {
     /// Time of the next check, unless a change comes first.
     pub next: Timestamp,
     /// Whether more timers must be read from the table.
-    pub is_dry: bool,
+    pub needs_refill: bool,
 }
 
 impl Default for TimerCache {
@@ -98,8 +98,8 @@ impl TimerCache {
     /// Creates an empty cache, which the first check refills. The timers that `restored` holds stay on hold.
     pub fn new(restored: Option<Restored>) -> Self {
         let state = State {
-            ahead: UpcomingTimers::new(restored),
-            in_hand: TimersInFlight::default(),
+            upcoming: UpcomingTimers::new(restored),
+            in_flight: TimersInFlight::default(),
             alarms: Alarms::default(),
             held: 0,
         };
@@ -111,10 +111,10 @@ impl TimerCache {
     }
 
     /// Changes the taken timers and notifies the waiters if all are settled.
-    fn put_down(&self, put: impl FnOnce(&mut TimersInFlight)) {
+    fn update_in_flight(&self, put: impl FnOnce(&mut TimersInFlight)) {
         let mut state = self.state();
-        put(&mut state.in_hand);
-        let is_idle = state.in_hand.is_idle();
+        put(&mut state.in_flight);
+        let is_idle = state.in_flight.is_idle();
         drop(state);
         if is_idle {
             self.changed.notify_waiters();
@@ -123,28 +123,28 @@ impl TimerCache {
 
     /// Adds and removes the timers of a durable batch. The writer calls this, and notifies the waiters if the result
     /// says so.
-    pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) -> News {
+    pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) -> TimerChange {
         let mut state = self.state();
-        let mut is_news = false;
+        let mut is_relevant = false;
         for timer in disarmed {
-            state.ahead.remove(timer);
-            is_news |= state.in_hand.forget(timer) && state.in_hand.is_idle();
+            state.upcoming.remove(timer);
+            is_relevant |= state.in_flight.forget(timer) && state.in_flight.is_idle();
         }
-        is_news |= state.ahead.add(armed);
-        if is_news { News::ToTell } else { News::Nothing }
+        is_relevant |= state.upcoming.add(armed);
+        if is_relevant { TimerChange::Relevant } else { TimerChange::Irrelevant }
     }
 
-    /// Notifies the waiters if there is news.
-    pub(super) fn tell(&self, news: News) {
-        match news {
-            News::ToTell => self.changed.notify_waiters(),
-            News::Nothing => {}
+    /// Notifies the waiters after a relevant change.
+    pub(super) fn notify(&self, change: TimerChange) {
+        match change {
+            TimerChange::Relevant => self.changed.notify_waiters(),
+            TimerChange::Irrelevant => {}
         }
     }
 
     /// Suspends the timers that end things while deadlines are frozen, and resumes them afterwards.
     pub fn freeze(&self, is_frozen: bool) {
-        if self.state().ahead.freeze(is_frozen) {
+        if self.state().upcoming.freeze(is_frozen) {
             self.changed.notify_waiters();
         }
     }
@@ -152,19 +152,19 @@ impl TimerCache {
     /// Takes up to `limit` timers that are due at `now`, in due order.
     pub fn take_due(&self, now: Timestamp, limit: usize) -> Due {
         let mut state = self.state();
-        let timers = state.ahead.take_due(now, limit);
-        state.in_hand.take(&timers);
+        let timers = state.upcoming.take_due(now, limit);
+        state.in_flight.take(&timers);
         self.fired.fetch_add(timers.len() as u64, Ordering::Relaxed);
         let alarm = state.alarms.next_after(now).unwrap_or(Timestamp::MAX);
         Due {
             timers,
             alarms: state.alarms.due(now),
-            next: state.ahead.next_look().min(alarm),
-            is_dry: state.ahead.is_dry(now),
+            next: state.upcoming.next_look().min(alarm),
+            needs_refill: state.upcoming.needs_refill(now),
         }
     }
 
-    /// Reads the next timers from the table if [`Due::is_dry`].
+    /// Reads the next timers from the table if [`Due::needs_refill`].
     ///
     /// # Errors
     /// Database errors.
@@ -175,14 +175,14 @@ impl TimerCache {
     ) -> Result<(), StoreError> {
         // Move the horizon before taking the snapshot. Timers committed in between are added by their commit. If the
         // snapshot has them too, they are the same timers.
-        let Some((from, goal)) = self.state().ahead.begin_refill(now) else { return Ok(()) };
+        let Some((from, goal)) = self.state().upcoming.begin_refill(now) else { return Ok(()) };
         let read = snapshot().and_then(|snapshot| timers_between(&snapshot, &from, &goal));
         let mut state = self.state();
-        let State { ahead, in_hand, .. } = &mut *state;
+        let State { upcoming, in_flight, .. } = &mut *state;
         match read {
-            Ok(keys) => ahead.end_refill(&keys, |timer| in_hand.knows(timer)),
+            Ok(keys) => upcoming.end_refill(&keys, |timer| in_flight.knows(timer)),
             Err(error) => {
-                ahead.abandon_refill(from);
+                upcoming.abandon_refill(from);
                 return Err(error);
             }
         }
@@ -192,8 +192,8 @@ impl TimerCache {
     }
 
     /// Releases the timers on hold: they are read from the table again.
-    pub(super) fn let_go(&self) {
-        self.state().ahead.let_go();
+    pub(super) fn release(&self) {
+        self.state().upcoming.release();
         self.changed.notify_waiters();
     }
 
@@ -206,8 +206,8 @@ impl TimerCache {
     pub fn give_back_all(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
         for timer in timers {
-            if state.in_hand.forget(&timer) {
-                state.ahead.put_back(timer);
+            if state.in_flight.forget(&timer) {
+                state.upcoming.put_back(timer);
             }
         }
         drop(state);
@@ -216,16 +216,16 @@ impl TimerCache {
 
     /// Drops a taken timer that is stale.
     pub fn forget(&self, timer: &Timer) {
-        self.put_down(|in_hand| {
-            in_hand.forget(timer);
+        self.update_in_flight(|in_flight| {
+            in_flight.forget(timer);
         });
     }
 
     /// Drops taken timers from memory. If their rows stay, [`TimerCache::claim`] takes them again.
     pub fn forget_all(&self, timers: impl IntoIterator<Item = Timer>) {
-        self.put_down(|in_hand| {
+        self.update_in_flight(|in_flight| {
             timers.into_iter().for_each(|timer| {
-                in_hand.forget(&timer);
+                in_flight.forget(&timer);
             });
         });
     }
@@ -233,38 +233,38 @@ impl TimerCache {
     /// Whether a timer that was read from the table is cached or taken, or will be read from the table later.
     pub fn knows(&self, timer: &Timer) -> bool {
         let state = self.state();
-        !state.ahead.has_passed(timer) || state.in_hand.knows(timer)
+        !state.upcoming.has_passed(timer) || state.in_flight.knows(timer)
     }
 
     /// Takes a timer that was read from the table, unless [`TimerCache::knows`] it.
     pub fn claim(&self, timer: &Timer) -> bool {
         let mut state = self.state();
-        let is_free = state.ahead.has_passed(timer) && !state.in_hand.knows(timer);
+        let is_free = state.upcoming.has_passed(timer) && !state.in_flight.knows(timer);
         if is_free {
-            state.in_hand.take(&[*timer]);
+            state.in_flight.take(&[*timer]);
         }
         is_free
     }
 
     /// Assigns a message's taken timer to `queue`. It counts as settled while the queue is suspended.
     pub fn enqueue(&self, timer: &Timer, queue: QueueNumber) {
-        self.put_down(|in_hand| in_hand.move_to(timer, Some(queue)));
+        self.update_in_flight(|in_flight| in_flight.move_to(timer, Some(queue)));
     }
 
     /// Removes messages' timers from their queues.
     pub fn dequeue(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
-        timers.into_iter().for_each(|timer| state.in_hand.move_to(&timer, None));
+        timers.into_iter().for_each(|timer| state.in_flight.move_to(&timer, None));
     }
 
     /// Suspends a queue of any length in one step.
     pub fn suspend(&self, queue: QueueNumber) {
-        self.put_down(|in_hand| in_hand.suspend(queue, true));
+        self.update_in_flight(|in_flight| in_flight.suspend(queue, true));
     }
 
     /// Resumes a queue.
     pub fn resume(&self, queue: QueueNumber) {
-        self.state().in_hand.suspend(queue, false);
+        self.state().in_flight.suspend(queue, false);
     }
 
     /// Notifies the dispatcher when `alarm` is due. From then on the cache is unsettled until the alarm is silenced.
@@ -298,13 +298,13 @@ impl TimerCache {
     /// Whether no timer due at `now` is waiting or taken.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
-        state.held == 0 && state.in_hand.is_idle() && state.ahead.is_past(now) && !state.alarms.rings(now)
+        state.held == 0 && state.in_flight.is_idle() && state.upcoming.is_past(now) && !state.alarms.rings(now)
     }
 
     /// Whether no timer of `kind` is taken.
     #[cfg(test)]
     pub(crate) fn is_idle(&self, kind: TimerKind) -> bool {
-        self.state().in_hand.is_idle_at(kind)
+        self.state().in_flight.is_idle_at(kind)
     }
 
     /// Resolves at the next change.

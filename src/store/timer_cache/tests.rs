@@ -49,12 +49,12 @@ fn refill(test: &TestStore) {
     test.store().timers().refill(test.now(), || test.store().snapshot()).unwrap();
 }
 
-/// Returns the timers that a dispatcher takes now, in seconds after the start. It refills while the cache is dry.
+/// Returns the timers that a dispatcher takes now, in seconds after the start. It refills while it is empty.
 fn taken(test: &TestStore) -> Vec<u64> {
     let mut found = Vec::new();
     loop {
         let due = test.store().timers().take_due(test.now(), 1000);
-        if due.is_dry {
+        if due.needs_refill {
             refill(test);
         } else if due.timers.is_empty() {
             return found;
@@ -89,12 +89,12 @@ fn a_commit_caches_near_timers_and_leaves_far_ones_to_the_table() {
 fn the_next_check_is_never_after_the_horizon() {
     let test = TestStore::new();
     refill(&test);
-    let near = test.store().timers();
-    assert!(near.take_due(test.now(), 9).next < test.now() + HORIZON, "the table is checked before the horizon");
+    let cache = test.store().timers();
+    assert!(cache.take_due(test.now(), 9).next < test.now() + HORIZON, "the table is checked before the horizon");
     arm(&test, [30]);
     assert_eq!(
-        near.take_due(test.now(), 9),
-        Due { timers: Vec::new(), alarms: Vec::new(), next: timer(30).due, is_dry: false }
+        cache.take_due(test.now(), 9),
+        Due { timers: Vec::new(), alarms: Vec::new(), next: timer(30).due, needs_refill: false }
     );
 }
 
@@ -102,15 +102,15 @@ fn the_next_check_is_never_after_the_horizon() {
 fn a_taken_timer_is_unsettled_until_its_row_is_removed() {
     let test = TestStore::new();
     arm(&test, [0]);
-    let near = test.store().timers();
-    assert!(!near.is_settled(test.now()), "the table has not been read yet");
+    let cache = test.store().timers();
+    assert!(!cache.is_settled(test.now()), "the table has not been read yet");
     refill(&test);
-    assert!(!near.is_settled(test.now()));
+    assert!(!cache.is_settled(test.now()));
     assert_eq!(taken(&test), [0]);
-    assert!(!near.is_settled(test.now()));
+    assert!(!cache.is_settled(test.now()));
     disarm(&test, [0]);
-    assert!(near.is_settled(test.now()));
-    assert!(!near.is_settled(test.now() + 2 * HORIZON), "timers after the horizon are unknown");
+    assert!(cache.is_settled(test.now()));
+    assert!(!cache.is_settled(test.now() + 2 * HORIZON), "timers after the horizon are unknown");
 }
 
 #[test]
@@ -161,16 +161,16 @@ fn a_long_queue_on_hold_takes_no_memory_and_is_complete_after_release() {
         has_content: true,
         last_message: timer(count).id,
         last_id: Ulid::default(),
-        stands_still: true,
+        is_on_hold: true,
         cause: crate::store::row::restored::HoldCause::Restored,
     };
     test.write(meta::RESTORED, &restored);
     test.reopen();
     test.pass(Duration::from_secs(count));
     assert_eq!(taken(&test), [0; 0]);
-    let near = test.store().timers();
-    assert!(near.state().ahead.waiting.is_empty() && near.is_settled(test.now()), "as if the queue were empty");
-    near.let_go();
+    let cache = test.store().timers();
+    assert!(cache.state().upcoming.waiting.is_empty() && cache.is_settled(test.now()), "as if the queue were empty");
+    cache.release();
     assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
 }
 
@@ -184,30 +184,30 @@ fn memory_holds_the_nearest_timers_and_later_ones_are_read_in_time() {
         Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid(u128::from(number).to_be_bytes()))
     };
     let timers: BTreeSet<_> = (0..WAITING_MAX as u64 + 100).map(of).collect();
-    let near = TimerCache::default();
-    near.refill(START, || test.store().snapshot()).unwrap();
-    near.tell(near.committed(&timers, &[]));
-    assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
+    let cache = TimerCache::default();
+    cache.refill(START, || test.store().snapshot()).unwrap();
+    cache.notify(cache.committed(&timers, &[]));
+    assert_eq!(cache.state().upcoming.waiting.len(), WAITING_MAX);
     let beyond = timers.iter().nth(WAITING_MAX).copied();
-    assert_eq!(Some(near.state().ahead.horizon), beyond, "later timers are read from the table");
-    near.tell(near.committed(&BTreeSet::from([*timers.iter().next_back().unwrap()]), &[]));
-    assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
+    assert_eq!(Some(cache.state().upcoming.horizon), beyond, "later timers are read from the table");
+    cache.notify(cache.committed(&BTreeSet::from([*timers.iter().next_back().unwrap()]), &[]));
+    assert_eq!(cache.state().upcoming.waiting.len(), WAITING_MAX);
 }
 
 #[test]
 fn a_horizon_moved_back_during_a_refill_stays_there() {
     let test = TestStore::new();
     arm(&test, 0..REFILL as u64 + 5);
-    let near = TimerCache::default();
+    let cache = TimerCache::default();
     let now = START + Duration::from_secs(REFILL as u64 * 2);
-    let read = near.refill(now, || {
-        assert!(!near.is_settled(START), "timers being read are not settled");
-        near.state().ahead.horizon = timer(3);
+    let read = cache.refill(now, || {
+        assert!(!cache.is_settled(START), "timers being read are not settled");
+        cache.state().upcoming.horizon = timer(3);
         test.store().snapshot()
     });
     read.unwrap();
-    assert_eq!(near.state().ahead.horizon, timer(3));
-    assert_eq!(near.take_due(now, 9).timers, [timer(0), timer(1), timer(2)]);
+    assert_eq!(cache.state().upcoming.horizon, timer(3));
+    assert_eq!(cache.take_due(now, 9).timers, [timer(0), timer(1), timer(2)]);
 }
 
 #[test]
@@ -216,24 +216,24 @@ fn messages_of_a_suspended_queue_count_as_settled_until_it_is_resumed() {
     arm(&test, [0, 1, 2]);
     test.pass(Duration::from_secs(3));
     assert_eq!(taken(&test), [0, 1, 2]);
-    let near = test.store().timers();
-    (0..2).for_each(|n| near.enqueue(&timer(n), 7));
-    near.suspend(7);
-    assert!(!near.is_settled(test.now()), "one message is in no queue");
-    near.enqueue(&timer(2), 7);
-    assert!(near.is_settled(test.now()));
+    let cache = test.store().timers();
+    (0..2).for_each(|n| cache.enqueue(&timer(n), 7));
+    cache.suspend(7);
+    assert!(!cache.is_settled(test.now()), "one message is in no queue");
+    cache.enqueue(&timer(2), 7);
+    assert!(cache.is_settled(test.now()));
     assert_eq!(taken(&test), [0; 0], "waiting messages are not taken twice");
-    near.dequeue([timer(0)]);
-    assert!(!near.is_settled(test.now()));
+    cache.dequeue([timer(0)]);
+    assert!(!cache.is_settled(test.now()));
     disarm(&test, [0, 1]);
-    assert!(near.is_settled(test.now()), "messages settled in the queue are gone");
-    near.dequeue([timer(1)]);
-    assert!(near.is_settled(test.now()));
-    near.resume(7);
-    assert!(!near.is_settled(test.now()));
-    near.suspend(7);
-    near.forget(&timer(2));
-    assert!(near.is_settled(test.now()));
+    assert!(cache.is_settled(test.now()), "messages settled in the queue are gone");
+    cache.dequeue([timer(1)]);
+    assert!(cache.is_settled(test.now()));
+    cache.resume(7);
+    assert!(!cache.is_settled(test.now()));
+    cache.suspend(7);
+    cache.forget(&timer(2));
+    assert!(cache.is_settled(test.now()));
 }
 
 #[test]
@@ -253,27 +253,27 @@ fn a_message_of_a_suspended_queue_can_be_given_back_and_is_not_read_twice() {
 fn a_due_alarm_is_reported_and_unsettles_the_cache_until_it_is_silenced() {
     let test = TestStore::new();
     refill(&test);
-    let near = test.store().timers();
+    let cache = test.store().timers();
     let at = timer(20).due;
-    near.set_alarm((at, 7));
-    assert_eq!((near.next_alarm(test.now()), near.take_due(test.now(), 9).next), (Some(at), at));
-    assert!(near.is_settled(test.now()));
+    cache.set_alarm((at, 7));
+    assert_eq!((cache.next_alarm(test.now()), cache.take_due(test.now(), 9).next), (Some(at), at));
+    assert!(cache.is_settled(test.now()));
     test.set_now(at);
-    assert_eq!(near.take_due(test.now(), 9).alarms, [(at, 7)]);
-    assert!(!near.is_settled(test.now()) && near.next_alarm(at).is_none());
-    near.silence(&(at, 7));
-    assert!(near.is_settled(test.now()));
+    assert_eq!(cache.take_due(test.now(), 9).alarms, [(at, 7)]);
+    assert!(!cache.is_settled(test.now()) && cache.next_alarm(at).is_none());
+    cache.silence(&(at, 7));
+    assert!(cache.is_settled(test.now()));
 }
 
 #[test]
 fn the_cache_is_unsettled_during_held_work() {
     let test = TestStore::new();
     refill(&test);
-    let near = test.store().timers();
-    assert!(near.is_settled(START));
-    let (one, two) = (near.hold(), near.hold());
+    let cache = test.store().timers();
+    assert!(cache.is_settled(START));
+    let (one, two) = (cache.hold(), cache.hold());
     drop(one);
-    assert!(!near.is_settled(START));
+    assert!(!cache.is_settled(START));
     drop(two);
-    assert!(near.is_settled(START));
+    assert!(cache.is_settled(START));
 }

@@ -71,9 +71,9 @@ impl UpcomingTimers {
 
     /// Adds the timers that are before the horizon, and returns whether there were any.
     pub(super) fn add(&mut self, armed: &BTreeSet<Timer>) -> bool {
-        let mut is_news = false;
+        let mut is_relevant = false;
         for timer in armed {
-            is_news |= self.is_before_horizon(timer) && self.waiting.insert(*timer);
+            is_relevant |= self.is_before_horizon(timer) && self.waiting.insert(*timer);
         }
         while self.waiting.len() > WAITING_MAX {
             if let Some(last) = self.waiting.pop_last() {
@@ -81,7 +81,7 @@ impl UpcomingTimers {
                 self.horizon = self.horizon.min(last);
             }
         }
-        is_news
+        is_relevant
     }
 
     /// Removes a timer that was settled before it was taken.
@@ -107,7 +107,7 @@ impl UpcomingTimers {
     }
 
     /// Whether more timers must be read from the table.
-    pub(super) fn is_dry(&self, now: Timestamp) -> bool {
+    pub(super) fn needs_refill(&self, now: Timestamp) -> bool {
         self.horizon.due <= now + HORIZON / 2 && !self.has_enough()
     }
 
@@ -128,9 +128,9 @@ impl UpcomingTimers {
         !is_due && !self.is_refilling && self.horizon.due > now
     }
 
-    /// Moves the horizon if the cache is dry. Returns the range of the table to read.
+    /// Moves the horizon if it is empty. Returns the range of the table to read.
     pub(super) fn begin_refill(&mut self, now: Timestamp) -> Option<(Timer, Timer)> {
-        if !self.is_dry(now) {
+        if !self.needs_refill(now) {
             return None;
         }
         let goal = first_at(now + HORIZON);
@@ -163,7 +163,7 @@ impl UpcomingTimers {
     }
 
     /// Releases the timers on hold: the table is read again.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release(&mut self) {
         if self.restored.take().is_some() {
             self.horizon = first_at(Timestamp::ZERO);
         }

@@ -29,7 +29,7 @@ use super::schema::{Table, meta};
 use super::snapshot::Snapshot;
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
-use super::timer_cache::{News, TimerCache};
+use super::timer_cache::{TimerCache, TimerChange};
 use super::timer_counts::TimerCounts;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
@@ -54,9 +54,9 @@ type Next = Option<Job>;
 /// State of the writer thread.
 pub(super) struct Writer {
     pub(super) database: Arc<OpenDatabase>,
-    pub(super) near: Arc<TimerCache>,
-    pub(super) bells: Arc<AccountNotifier>,
-    pub(super) showing: Arc<ReadBarrier>,
+    pub(super) timer_cache: Arc<TimerCache>,
+    pub(super) notifier: Arc<AccountNotifier>,
+    pub(super) read_barrier: Arc<ReadBarrier>,
     pub(super) health: Arc<Health>,
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
@@ -82,7 +82,7 @@ enum BatchDurability {
     /// By a journal record: the database does not have it yet.
     Recorded,
     /// By a checkpoint: the database has it.
-    CheckedIn,
+    Checkpointed,
 }
 
 /// Effects of a batch beside its rows.
@@ -91,10 +91,10 @@ struct Effects {
     /// Armed timers, without those that a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
-    noted: Vec<CountedEvent>,
+    counted_events: Vec<CountedEvent>,
     changed_keys: Vec<usize>,
-    told: BTreeSet<AccountId>,
-    news: News,
+    notified: BTreeSet<AccountId>,
+    timer_change: TimerChange,
     clears_journal: bool,
 }
 
@@ -107,9 +107,9 @@ impl Writer {
             self.checkpoint_if_due();
             if !self.deferred.is_empty() {
                 let _turn = health.writer.begin();
-                let company = Batcher::new(inbox, BATCH_MAX, patience);
+                let batcher = Batcher::new(inbox, BATCH_MAX, patience);
                 let deferred = std::mem::take(&mut self.deferred);
-                self.serve(deferred, |batch| company.next(batch));
+                self.serve(deferred, |batch| batcher.next(batch));
                 continue;
             }
             let next = match self.checkpoint_at() {
@@ -119,11 +119,11 @@ impl Writer {
             match next {
                 Ok(first) => {
                     let _turn = health.writer.begin();
-                    let company = Batcher::new(inbox, BATCH_MAX, patience);
-                    self.serve(vec![first], |batch| company.next(batch));
+                    let batcher = Batcher::new(inbox, BATCH_MAX, patience);
+                    self.serve(vec![first], |batch| batcher.next(batch));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.rest(),
+                Err(RecvTimeoutError::Disconnected) => return self.checkpoint_now(),
             }
         }
     }
@@ -136,31 +136,31 @@ impl Writer {
     /// Makes a checkpoint if the journal is old enough.
     pub(super) fn checkpoint_if_due(&mut self) {
         if self.checkpoint_at().is_some_and(|due| due <= (self.monotonic)()) {
-            self.rest();
+            self.checkpoint_now();
         }
     }
 
-    /// Commits a batch, with the jobs that `company` adds to it, and releases its answers.
-    pub(super) fn serve(&mut self, mut jobs: Vec<Job>, company: impl FnMut(&[Job]) -> Next) {
+    /// Commits a batch, with the jobs that `next_job` adds to it, and releases its answers.
+    pub(super) fn serve(&mut self, mut jobs: Vec<Job>, next_job: impl FnMut(&[Job]) -> Next) {
         let health = Arc::clone(&self.health);
         let committed = match health.failure() {
             Some(_) => Err(StoreError::Closed),
-            None => health.watch("writer", || self.commit(&mut jobs, company)),
+            None => health.watch("writer", || self.commit(&mut jobs, next_job)),
         };
         for job in jobs {
             job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
         }
         // Notify last: answered callers should get a processor first.
         let Ok(effects) = committed else { return };
-        self.near.tell(effects.news);
-        self.bells.notify(&effects.told);
-        for noted in &effects.noted {
-            tracing::debug!(message_id = %noted.message, event = noted.kind.as_str(), "event recorded");
+        self.timer_cache.notify(effects.timer_change);
+        self.notifier.notify(&effects.notified);
+        for event in &effects.counted_events {
+            tracing::debug!(message_id = %event.message, event = event.kind.as_str(), "event recorded");
         }
     }
 
     /// Makes a checkpoint, so that a start has no records to replay.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn checkpoint_now(&mut self) {
         if self.checkpoint_at().is_none() {
             return;
         }
@@ -169,16 +169,16 @@ impl Writer {
         // The failure is latched; later operations are refused.
         drop(health.watch("writer", || {
             let transaction = self.database.begin_write()?;
-            self.check_in(transaction)
+            self.checkpoint(transaction)
         }));
     }
 
     /// Commits `jobs`. Those that are not answered yet stay in `jobs`.
-    fn commit(&mut self, jobs: &mut Vec<Job>, mut company: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
+    fn commit(&mut self, jobs: &mut Vec<Job>, mut next_job: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
         self.health.pass(Point::Commit);
         let committed = Snapshot::new(self.database.begin_read()?, Arc::clone(&self.meters.damage));
         let mut batch = Batch::new(committed);
-        let mut effects = self.apply_all(&mut batch, jobs, &mut company)?;
+        let mut effects = self.apply_all(&mut batch, jobs, &mut next_job)?;
         let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
         // The open snapshot would keep a checkpoint from freeing pages.
         drop(committed);
@@ -193,14 +193,14 @@ impl Writer {
             changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
         }
         let began = Instant::now();
-        let durable = self.keep(sequence, &changes, &bodies, &effects, (jobs, &mut company))?;
+        let durable = self.keep(sequence, &changes, &bodies, &effects, (jobs, &mut next_job))?;
         self.sequence = sequence;
         self.waiting = waiting;
-        self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
+        self.meters.committed(jobs.len(), began.elapsed(), &effects.counted_events, waiting);
         self.health.pass(Point::Recorded);
         match durable {
-            BatchDurability::Recorded => self.show(&changes, jobs, &mut effects)?,
-            BatchDurability::CheckedIn => self.make_known(&mut effects),
+            BatchDurability::Recorded => self.make_visible(&changes, jobs, &mut effects)?,
+            BatchDurability::Checkpointed => self.publish_effects(&mut effects),
         }
         self.health.pass(Point::Published);
         Ok(effects)
@@ -211,7 +211,7 @@ impl Writer {
         &mut self,
         batch: &mut Batch,
         jobs: &mut Vec<Job>,
-        company: &mut impl FnMut(&[Job]) -> Next,
+        next_job: &mut impl FnMut(&[Job]) -> Next,
     ) -> Result<Effects, StoreError> {
         let mut effects = Effects::default();
         let mut applied = 0;
@@ -220,7 +220,7 @@ impl Writer {
                 self.apply(job, batch, &mut effects)?;
             }
             applied = jobs.len();
-            let Some(next) = company(jobs) else { return Ok(effects) };
+            let Some(next) = next_job(jobs) else { return Ok(effects) };
             jobs.push(next);
         }
     }
@@ -242,7 +242,7 @@ impl Writer {
         changes: &Changes,
         bodies: &[InlinedBody],
         effects: &Effects,
-        (jobs, company): (&mut Vec<Job>, &mut impl FnMut(&[Job]) -> Next),
+        (jobs, next_job): (&mut Vec<Job>, &mut impl FnMut(&[Job]) -> Next),
     ) -> Result<BatchDurability, StoreError> {
         let free = self.reserve.before_commit();
         self.journal.owe(bodies);
@@ -254,7 +254,7 @@ impl Writer {
             if let Some(outbox) = &self.outbox {
                 outbox.add(sequence, record.payload());
             }
-            self.land(sequence, jobs, company);
+            self.land(sequence, jobs, next_job);
             return Ok(BatchDurability::Recorded);
         }
         if let Some(outbox) = &self.outbox {
@@ -266,23 +266,23 @@ impl Writer {
                 outbox.release_staged();
             }
         }
-        self.land(sequence, jobs, company);
+        self.land(sequence, jobs, next_job);
         let transaction = self.database.begin_write()?;
         changes.write_to(&transaction)?;
-        self.check_in(transaction)?;
+        self.checkpoint(transaction)?;
         if let Some(outbox) = &self.outbox {
             outbox.release_staged();
         }
         if effects.clears_journal {
             self.journal.clear()?;
         }
-        Ok(BatchDurability::CheckedIn)
+        Ok(BatchDurability::Checkpointed)
     }
 
     /// Waits for the bucket if the store is synchronous. Callers that wait longer than the configured timeout are
     /// answered that their change is in doubt. Snapshots see the change only once the bucket has it. Later callers are
     /// refused.
-    fn land(&mut self, sequence: Sequence, jobs: &mut Vec<Job>, company: &mut impl FnMut(&[Job]) -> Next) {
+    fn land(&mut self, sequence: Sequence, jobs: &mut Vec<Job>, next_job: &mut impl FnMut(&[Job]) -> Next) {
         let Some((outbox, rule)) = self.outbox.as_ref().and_then(|outbox| Some((Arc::clone(outbox), outbox.sync()?)))
         else {
             return;
@@ -295,7 +295,7 @@ impl Writer {
         let awaited = |job: &mut Job| job.urgency == Urgency::Awaited;
         jobs.extract_if(.., awaited).for_each(|job| job.release(Err(StoreError::InDoubt)));
         while !outbox.has_ended() && !outbox.has_landed(sequence.number, Some(REFUSE_EVERY)) {
-            while let Some(job) = company(&[]) {
+            while let Some(job) = next_job(&[]) {
                 match job.urgency {
                     Urgency::Awaited => job.release(Err(StoreError::Unconfirmed)),
                     Urgency::Patient => self.deferred.push(job),
@@ -306,15 +306,15 @@ impl Writer {
 
     /// Writes the durable changes into the database, where snapshots see them. If there are few changes and only one
     /// waiting caller, that caller is answered first.
-    fn show(&self, changes: &Changes, jobs: &mut Vec<Job>, effects: &mut Effects) -> Result<(), StoreError> {
+    fn make_visible(&self, changes: &Changes, jobs: &mut Vec<Job>, effects: &mut Effects) -> Result<(), StoreError> {
         let awaited = jobs.iter().filter(|job| job.urgency == Urgency::Awaited).count();
         if awaited != 1 || changes.count() > self.lone_rows_max {
             self.publish(changes)?;
-            self.make_known(effects);
+            self.publish_effects(effects);
             return Ok(());
         }
-        self.showing.show(|| {
-            self.make_known(effects);
+        self.read_barrier.block_reads(|| {
+            self.publish_effects(effects);
             jobs.extract_if(.., |job| job.urgency == Urgency::Awaited).for_each(|job| job.release(Ok(())));
             self.publish(changes)
         })
@@ -327,12 +327,12 @@ impl Writer {
     }
 
     /// Publishes those effects beside the rows on which answered callers rely.
-    fn make_known(&self, effects: &mut Effects) {
+    fn publish_effects(&self, effects: &mut Effects) {
         self.key_changes.committed(&effects.changed_keys);
-        effects.news = self.near.committed(&effects.armed, &effects.disarmed);
+        effects.timer_change = self.timer_cache.committed(&effects.armed, &effects.disarmed);
     }
 
-    fn check_in(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
+    fn checkpoint(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
         self.health.pass(Point::Checkpoint);
         let began = Instant::now();
         // A record that is neither in the journal nor in the backlog could never reach the bucket.
@@ -340,8 +340,8 @@ impl Writer {
             outbox.store();
         }
         self.meters.syncs.add(self.journal.syncs_of_checkpoint());
-        self.journal.check_in(transaction, &*self.entropy)?;
-        self.meters.checked_in(began.elapsed(), (self.time)().now);
+        self.journal.checkpoint(transaction, &*self.entropy)?;
+        self.meters.checkpointed(began.elapsed(), (self.time)().now);
         Ok(())
     }
 
@@ -361,8 +361,8 @@ impl Writer {
             }
             effects.armed.extend(applied.armed);
             effects.disarmed.append(&mut applied.disarmed);
-            effects.noted.append(&mut applied.noted);
-            effects.told.extend(applied.told);
+            effects.counted_events.append(&mut applied.counted_events);
+            effects.notified.extend(applied.notified);
             effects.clears_journal |= applied.clears_journal;
         }
         Ok(())

@@ -71,7 +71,7 @@ fn hold_up(test: &TestStore) -> mpsc::Sender<()> {
 #[test]
 fn a_refusal_or_panic_leaves_the_rest_of_its_batch_intact() {
     let test = TestStore::new();
-    let (answers, told) = mpsc::channel();
+    let (answers, notified) = mpsc::channel();
     let release = hold_up(&test);
     let ends = [End::Commit, End::Refuse, End::Panic, End::ReadDamagedRow, End::Commit];
     for (number, end) in ends.into_iter().enumerate() {
@@ -79,9 +79,9 @@ fn a_refusal_or_panic_leaves_the_rest_of_its_batch_intact() {
         test.store().post(write(&format!("key {number}"), end), move |answer| answers.send(answer).unwrap());
     }
     release.send(()).unwrap();
-    let told: Vec<_> = told.iter().take(ends.len()).collect();
+    let notified: Vec<_> = notified.iter().take(ends.len()).collect();
     assert!(matches!(
-        told.as_slice(),
+        notified.as_slice(),
         [
             Ok(_),
             Err(OpError::Refused(End::Refuse)),
@@ -110,19 +110,19 @@ fn a_panic_of_a_store_thread_is_latched_before_any_answer() {
         let id = sender.message("b@example.net").id;
         test.store().health().tripwire.set(point, 0);
         let health = Arc::clone(test.store().health());
-        let (answers, told) = mpsc::channel();
+        let (answers, notified) = mpsc::channel();
         let body = test.store().content().seal(test.now() + Duration::from_secs(3600), id, b"body".to_vec());
-        let tell = move |answer: Answer<Write>| {
+        let send = move |answer: Answer<Write>| {
             answers.send((answer.is_ok(), health.failure().is_some())).unwrap();
         };
-        test.store().post_with_body(test.store().announce(), body, |_| write("key", End::Commit), tell);
+        test.store().post_with_body(test.store().announce(), body, |_| write("key", End::Commit), send);
         if point == Point::Checkpoint {
             test.pass(Duration::from_secs(60));
             test.store().post(write("later", End::Commit), drop);
         }
         assert!(failure_of(&test).to_string().contains("panicked"), "{point:?}");
         // The answer is a success before the panic, a failure after it is latched, or none.
-        if let Ok((is_ok, has_failed)) = told.recv() {
+        if let Ok((is_ok, has_failed)) = notified.recv() {
             assert!(is_ok || has_failed, "{point:?}");
         }
         assert!(
@@ -182,7 +182,7 @@ fn a_caller_answered_early_waits_for_the_database_in_its_snapshot() {
     let test = TestStore::new();
     let database = test.store().database.begin_write().unwrap();
     test.done(write("key", End::Commit));
-    assert!(test.store().showing.is_under_way(), "it was answered but is not in the database");
+    assert!(test.store().read_barrier.is_blocking(), "it was answered but is not in the database");
     let (looks, is_looking) = mpsc::channel();
     thread::scope(|threads| {
         let looking = threads.spawn(|| {
@@ -268,11 +268,11 @@ fn a_timer_disarmed_later_in_its_batch_is_not_cached() {
     let test = TestStore::new();
     test.store().timers().refill(test.now(), || test.store().snapshot()).unwrap();
     let release = hold_up(&test);
-    let (answers, told) = mpsc::channel();
+    let (answers, notified) = mpsc::channel();
     test.store().post(write("key", End::Commit), |_| ());
     test.store().post(Disarm, move |answer| answers.send(answer.is_ok()).unwrap());
     release.send(()).unwrap();
-    assert!(told.recv().unwrap());
+    assert!(notified.recv().unwrap());
     assert!(test.store().timers().take_due(test.now(), 9).timers.is_empty());
     assert!(test.timers(TimerKind::EventLog).is_empty());
 }
@@ -280,7 +280,7 @@ fn a_timer_disarmed_later_in_its_batch_is_not_cached() {
 #[test]
 fn closing_commits_queued_operations_and_refuses_later_ones() {
     let test = TestStore::new();
-    let (answers, told) = mpsc::channel();
+    let (answers, notified) = mpsc::channel();
     for number in 0..50 {
         let answers = answers.clone();
         test.store().post(write(&format!("key {number}"), End::Commit), move |answer| {
@@ -288,7 +288,7 @@ fn closing_commits_queued_operations_and_refuses_later_ones() {
         });
     }
     test.store().close();
-    assert_eq!(told.try_iter().filter(|is_ok| *is_ok).count(), 50);
+    assert_eq!(notified.try_iter().filter(|is_ok| *is_ok).count(), 50);
     assert!(matches!(test.commit(write("late", End::Commit)), Err(OpError::Failed(StoreError::Closed))));
 }
 

@@ -92,7 +92,7 @@ impl World {
         self.net.behave("mx.a.test", Behaviour::Says("451 4.3.0 later"));
         let id = self.send("u@a.test").await;
         self.settles().await;
-        assert_eq!(self.standing(id), ("deferred", 1));
+        assert_eq!(self.progress(id), ("deferred", 1));
         id
     }
 
@@ -133,10 +133,10 @@ async fn a_clock_forty_days_ahead_for_three_seconds_shreds_fails_and_forgets_not
     assert!(world.engine.clock.doubt().is_none());
     assert!(!world.engine.clock.time().is_frozen);
     assert!(world.has_content(id).await && world.submit_with_key().await);
-    assert_eq!(world.standing(id), ("deferred", 1));
+    assert_eq!(world.progress(id), ("deferred", 1));
     world.pass_on(&clocks, 31 * DAY, DAY).await;
     assert!(!world.has_content(id).await, "deadlines move on");
-    assert_eq!(world.standing(id).0, "failed");
+    assert_eq!(world.progress(id).0, "failed");
 }
 
 #[tokio::test]
@@ -153,12 +153,12 @@ async fn a_clock_that_creeps_ahead_by_42_days_shreds_fails_and_forgets_nothing()
     world.settles().await;
     assert!(world.engine.clock.doubt().is_some());
     assert!(world.has_content(id).await && world.submit_with_key().await);
-    assert_eq!(world.standing(id).0, "deferred");
+    assert_eq!(world.progress(id).0, "deferred");
     clocks.set_back(1043 * step);
     world.settles().await;
     assert!(world.engine.clock.doubt().is_none());
     assert!(world.has_content(id).await && world.submit_with_key().await);
-    assert_eq!(world.standing(id).0, "deferred");
+    assert_eq!(world.progress(id).0, "deferred");
 }
 
 #[tokio::test]
@@ -174,11 +174,11 @@ async fn a_message_that_comes_to_its_end_in_doubt_is_tried_on_and_fails_when_the
         clocks.set_back(HOUR);
         world.settles().await;
     }
-    let (status, attempts) = world.standing(id);
+    let (status, attempts) = world.progress(id);
     assert_eq!(status, "deferred", "80 hours are beyond its lifetime");
     clocks.set_ahead(40 * DAY + 4 * HOUR);
     world.pass_on(&clocks, 2 * HOUR, 10 * MINUTE).await;
-    assert_eq!(world.standing(id).0, "failed");
+    assert_eq!(world.progress(id).0, "failed");
     assert!(attempts > 10 && attempts < 200, "{attempts} attempts");
 }
 
@@ -189,7 +189,7 @@ async fn mail_goes_on_when_the_clock_is_set_back_by_an_hour() {
     let id = world.deferred().await;
     clocks.set_back(HOUR);
     world.pass_on(&clocks, 20 * MINUTE, MINUTE).await;
-    assert!(world.standing(id).1 > 1, "it waits for the clock to catch up");
+    assert!(world.progress(id).1 > 1, "it waits for the clock to catch up");
     assert!(world.engine.clock.doubt().is_none());
 }
 
@@ -222,7 +222,7 @@ async fn an_accepted_clock_gives_the_content_of_the_doubt_its_deadlines_and_ends
     world.settles().await;
     assert_eq!(world.message(new).row.content_expires_at, clocks.wall() + 30 * DAY);
     assert!(!world.has_content(old).await && world.has_content(new).await);
-    assert_eq!(world.standing(new).0, "deferred", "its lifetime counts from the right time");
+    assert_eq!(world.progress(new).0, "deferred", "its lifetime counts from the right time");
     world.pass_on(&clocks, 29 * DAY, DAY).await;
     assert!(world.has_content(new).await);
     world.pass_on(&clocks, 2 * DAY, DAY).await;
@@ -243,5 +243,5 @@ async fn a_clock_accepted_behind_brings_attempts_and_deadlines_forward() {
     world.settles().await;
     assert_eq!(world.message(new).row.content_expires_at, clocks.wall() + 30 * DAY);
     world.pass_on(&clocks, 20 * MINUTE, MINUTE).await;
-    assert!(world.standing(old).1 > 1 && world.standing(new).1 > 1, "they wait for the clock to catch up");
+    assert!(world.progress(old).1 > 1 && world.progress(new).1 > 1, "they wait for the clock to catch up");
 }

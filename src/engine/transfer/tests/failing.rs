@@ -65,9 +65,9 @@ async fn a_message_whose_key_is_missing_before_its_time_is_deferred_and_fails_af
     }
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.pass(300).await;
-    assert_eq!(world.standing(id), ("deferred", 1), "that is no attempt");
+    assert_eq!(world.progress(id), ("deferred", 1), "that is no attempt");
     world.pass(3600).await;
-    assert_eq!(world.standing(id), ("failed", 1));
+    assert_eq!(world.progress(id), ("failed", 1));
     assert_eq!(world.net.seen(), []);
 }
 
@@ -98,14 +98,14 @@ async fn a_message_whose_content_is_damaged_is_deferred_and_fails_after_an_hour(
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let id = world.send("b@dead.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("deferred", 1));
+    assert_eq!(world.progress(id), ("deferred", 1));
     world.damage_bodies();
     // The next attempt reads the disk.
     drop(world.engine.store.content().fresh(id));
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.pass(300).await;
-    assert_eq!(world.standing(id), ("deferred", 1), "that is no attempt");
+    assert_eq!(world.progress(id), ("deferred", 1), "that is no attempt");
     world.pass(3600).await;
-    assert_eq!(world.standing(id), ("failed", 1));
+    assert_eq!(world.progress(id), ("failed", 1));
     assert_eq!(world.net.seen(), []);
 }

@@ -91,7 +91,7 @@ async fn an_import_counts_when_it_is_whole_and_others_send_meanwhile() {
     world.net.behave("mx.a.test", Behaviour::Says("450 later"));
     let waiting = world.send("u500@a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(waiting).0, "deferred");
+    assert_eq!(world.progress(waiting).0, "deferred");
     let (list, open) = Three::new();
     let import = world.import(Arc::clone(&list));
     list.has_come_to_its_gate().await;
@@ -103,7 +103,7 @@ async fn an_import_counts_when_it_is_whole_and_others_send_meanwhile() {
     let imported = import.await.unwrap().unwrap();
     assert_eq!(imported, Imported { imported: 3 * IMPORTED_MAX, skipped: 0 });
     assert!((0..3 * IMPORTED_MAX).all(|number| world.is_listed(number)));
-    assert_eq!(world.standing(waiting).0, "suppressed");
+    assert_eq!(world.progress(waiting).0, "suppressed");
     world.has_no_import_left().await;
     world.pass(0).await;
     assert_eq!(world.rows(Table::SuppressionImports), 0);
@@ -162,6 +162,6 @@ async fn the_next_start_takes_back_what_a_crash_left_of_an_import_and_ends_what_
         world = world.restarted(vec![super::mx("direct", &[])]).await;
         world.has_no_import_left().await;
         assert_eq!((world.rows(Table::SuppressionImports), world.is_listed(7)), (0, is_finished));
-        assert_eq!(world.standing(waiting).0, if is_finished { "suppressed" } else { "deferred" });
+        assert_eq!(world.progress(waiting).0, if is_finished { "suppressed" } else { "deferred" });
     }
 }

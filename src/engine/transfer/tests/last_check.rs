@@ -21,7 +21,7 @@ async fn a_message_that_waits_for_a_place_can_be_cancelled() {
     world.cancel(id).await;
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("canceled", 0));
+    assert_eq!(world.progress(id), ("canceled", 0));
     assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
 }
 
@@ -35,7 +35,7 @@ async fn a_message_that_waits_for_a_greeting_can_be_cancelled() {
     world.cancel(id).await;
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!((world.standing(id), world.net.seen().len()), (("canceled", 0), 0));
+    assert_eq!((world.progress(id), world.net.seen().len()), (("canceled", 0), 0));
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_cancelled_or_suppressed_message_gives_up_its_place_at_once() {
     assert!(tokio::time::timeout(Duration::from_secs(20), third).await.is_ok(), "no greeting has come");
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!(ids.map(|id| world.standing(id)), [("canceled", 0), ("suppressed", 0), ("delivered", 1)]);
+    assert_eq!(ids.map(|id| world.progress(id)), [("canceled", 0), ("suppressed", 0), ("delivered", 1)]);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_message_whose_mail_was_written_can_not_be_cancelled() {
     assert!(world.engine.cancel(world.account, id).await.is_err());
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("delivered", 1));
+    assert_eq!(world.progress(id), ("delivered", 1));
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn a_message_can_be_cancelled_while_it_waits_for_its_second_server() {
     world.cancel(id).await;
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!((world.standing(id), world.net.seen().len()), (("canceled", 0), 1));
+    assert_eq!((world.progress(id), world.net.seen().len()), (("canceled", 0), 1));
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn an_address_that_is_suppressed_while_its_mail_waits_for_a_place_gets_non
     world.engine.suppress(world.account, suppression).await.unwrap();
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("suppressed", 0));
+    assert_eq!(world.progress(id), ("suppressed", 0));
     assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
 }
 
@@ -117,7 +117,7 @@ async fn a_site_that_is_paused_while_its_mail_waits_for_a_place_gets_none() {
     assert!(world.engine.pause_site(world.account, "mx.late.test".parse().unwrap()).await.is_ok());
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("queued", 0));
+    assert_eq!(world.progress(id), ("queued", 0));
     assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
 }
 
@@ -130,6 +130,6 @@ async fn a_message_that_expires_while_it_waits_for_a_place_is_not_sent() {
     world.clock.jump(Duration::from_secs(48 * HOUR));
     gate.add_permits(1000);
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("failed", 0));
+    assert_eq!(world.progress(id), ("failed", 0));
     assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
 }

@@ -107,12 +107,12 @@ async fn what_could_not_be_asked_for_is_asked_again_soon_and_charges_nobody() {
     world.net.busy.lock().unwrap().insert("a.test".to_owned());
     let id = world.send("u@a.test").await;
     world.pass(9).await;
-    assert_eq!(world.standing(id), ("queued", 0));
+    assert_eq!(world.progress(id), ("queued", 0));
     world.pass(3600).await;
-    assert_eq!(world.standing(id), ("queued", 0));
+    assert_eq!(world.progress(id), ("queued", 0));
     world.net.busy.lock().unwrap().clear();
     world.pass(10).await;
-    assert_eq!(world.standing(id), ("delivered", 1));
+    assert_eq!(world.progress(id), ("delivered", 1));
 }
 
 #[tokio::test]
@@ -153,6 +153,6 @@ async fn messages_beyond_those_that_may_wait_for_names_stay_in_the_store_and_are
     );
     gate.add_permits(1000);
     world.pass(0).await;
-    let is_sent_at_once = |id: &MessageId| world.standing(*id) == ("delivered", 1);
+    let is_sent_at_once = |id: &MessageId| world.progress(*id) == ("delivered", 1);
     assert!(ids.iter().all(is_sent_at_once));
 }

@@ -21,7 +21,7 @@ async fn send_many(world: &World, domain: &str) -> Vec<MessageId> {
 impl World {
     /// Returns how many of the messages have this status.
     fn count(&self, ids: &[MessageId], status: &str) -> usize {
-        ids.iter().filter(|id| self.standing(**id).0 == status).count()
+        ids.iter().filter(|id| self.progress(**id).0 == status).count()
     }
 
     fn dues(&self, ids: &[MessageId]) -> BTreeSet<Option<Timestamp>> {
@@ -41,14 +41,14 @@ async fn messages_for_a_dead_site_beyond_all_memory_put_off_nobody_and_all_leave
     }
     world.pass(0).await;
     assert_eq!(world.count(&good, "delivered"), 300, "at once, on a clock that stands still");
-    assert!(good.iter().all(|id| world.standing(*id).1 == 1));
-    let untried: Vec<_> = dead.iter().filter(|id| world.standing(**id) == ("queued", 0)).copied().collect();
+    assert!(good.iter().all(|id| world.progress(*id).1 == 1));
+    let untried: Vec<_> = dead.iter().filter(|id| world.progress(**id) == ("queued", 0)).copied().collect();
     assert!(untried.len() >= MANY - 2);
     assert_eq!(world.dues(&untried), [Some(START)].into(), "none was put off by a write");
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.pass(120).await;
     assert_eq!(world.count(&dead, "delivered"), MANY);
-    assert!(untried.iter().all(|id| world.standing(*id).1 == 1));
+    assert!(untried.iter().all(|id| world.progress(*id).1 == 1));
     assert_eq!(world.net.seen().len(), 300 + MANY, "each once");
 }
 
@@ -82,6 +82,6 @@ async fn messages_in_the_store_end_in_time_and_a_cancelled_one_is_never_sent() {
     world.clock.advance(Duration::from_secs(48 * 3600 - 1), &world.engine.store).await.unwrap();
     assert_eq!(world.count(&dead, "failed"), 0);
     world.pass(61).await;
-    assert_eq!((world.count(&dead, "failed"), world.standing(last).0), (MANY - 1, "canceled"));
+    assert_eq!((world.count(&dead, "failed"), world.progress(last).0), (MANY - 1, "canceled"));
     assert_eq!(world.net.seen().len(), 0);
 }

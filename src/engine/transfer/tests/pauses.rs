@@ -40,7 +40,7 @@ async fn mail_for_a_paused_site_waits_without_an_attempt_or_a_write_until_it_is_
     let (paused, other) = (world.send("u@a.test").await, world.send("u@b.test").await);
     let due = world.message(paused).transfer.due;
     world.pass(10 * HOUR).await;
-    assert_eq!((world.standing(paused), world.standing(other)), (("queued", 0), ("delivered", 1)));
+    assert_eq!((world.progress(paused), world.progress(other)), (("queued", 0), ("delivered", 1)));
     assert_eq!(world.message(paused).transfer.due, due, "nothing was written");
     assert_eq!(world.engine.pause_of(world.account, paused).unwrap().as_deref(), Some("mx.a.test"));
     let queue = world.engine.queue_of(world.account, 100).await.unwrap();
@@ -49,7 +49,7 @@ async fn mail_for_a_paused_site_waits_without_an_attempt_or_a_write_until_it_is_
     assert!(line.paused_since.is_some() && queue.pauses.is_empty());
     world.resume("mx.a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(paused), ("delivered", 1));
+    assert_eq!(world.progress(paused), ("delivered", 1));
 }
 
 #[tokio::test]
@@ -60,12 +60,12 @@ async fn a_pause_outlives_a_restart_and_names_a_domain_of_recipients_as_well() {
     world.pass(0).await;
     let world = world.restarted(vec![mx("direct", &[])]).await;
     world.pass(HOUR).await;
-    assert_eq!(world.standing(id), ("queued", 0));
+    assert_eq!(world.progress(id), ("queued", 0));
     let queue = world.engine.queue_of(world.account, 100).await.unwrap();
     assert_eq!(queue.pauses[0].0, site("a.test"));
     world.resume("a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("delivered", 1));
+    assert_eq!(world.progress(id), ("delivered", 1));
 }
 
 #[tokio::test]
@@ -75,12 +75,12 @@ async fn what_is_paused_ends_when_its_time_is_over_and_what_is_withdrawn_never_g
     let (late, withdrawn) = (world.send("u@a.test").await, world.send("v@a.test").await);
     world.pass(48 * HOUR - 1).await;
     world.cancel(withdrawn).await;
-    assert_eq!(world.standing(late), ("queued", 0));
+    assert_eq!(world.progress(late), ("queued", 0));
     world.pass(1).await;
-    assert_eq!(world.standing(late), ("failed", 0));
+    assert_eq!(world.progress(late), ("failed", 0));
     world.resume("a.test").await;
     world.pass(HOUR).await;
-    assert_eq!((world.standing(withdrawn), world.net.seen().len()), (("canceled", 0), 0));
+    assert_eq!((world.progress(withdrawn), world.net.seen().len()), (("canceled", 0), 0));
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn a_pause_is_one_account_s_alone() {
     assert!(world.engine.pause_site(other.id, site("a.test")).await.is_ok());
     let id = world.send("u@a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("delivered", 1));
+    assert_eq!(world.progress(id), ("delivered", 1));
 }
 
 #[tokio::test]
@@ -99,15 +99,15 @@ async fn what_was_put_off_is_tried_at_once_when_somebody_asks() {
     world.net.behave("mx.a.test", Behaviour::Says("451 4.7.1 Greylisted, try again later"));
     let ids = [world.send("u@a.test").await, world.send("v@a.test").await];
     world.pass(0).await;
-    assert!(ids.iter().all(|id| world.standing(*id) == ("deferred", 1) && world.due_in(*id) > 30));
+    assert!(ids.iter().all(|id| world.progress(*id) == ("deferred", 1) && world.due_in(*id) > 30));
     assert!(world.engine.try_message(world.account, ids[0]).await.is_ok());
     world.pass(0).await;
-    assert_eq!(ids.map(|id| world.standing(id)), [("deferred", 2), ("deferred", 1)], "no time has passed");
+    assert_eq!(ids.map(|id| world.progress(id)), [("deferred", 2), ("deferred", 1)], "no time has passed");
     for (name, tried) in [("mx.a.test", 2), ("a.test", 2), ("mx.b.test", 0)] {
         assert_eq!(world.try_site(name).await, RetryResult { messages: tried, is_cut: false }, "{name}");
         world.pass(0).await;
     }
-    assert_eq!(ids.map(|id| world.standing(id)), [("deferred", 4), ("deferred", 3)]);
+    assert_eq!(ids.map(|id| world.progress(id)), [("deferred", 4), ("deferred", 3)]);
     world.cancel(ids[0]).await;
     let over = world.engine.try_message(world.account, ids[0]).await;
     assert!(matches!(over, Err(OpError::Refused(TryRefusal::TooLate))));
@@ -128,7 +128,7 @@ async fn a_site_that_is_held_back_is_probed_at_once_when_somebody_asks() {
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.try_site("mx.dead.test").await;
     world.pass(0).await;
-    assert!(ids.iter().all(|id| world.standing(*id).0 == "delivered"), "no time has passed");
+    assert!(ids.iter().all(|id| world.progress(*id).0 == "delivered"), "no time has passed");
 }
 
 #[tokio::test]
@@ -147,10 +147,10 @@ async fn an_account_without_mail_for_a_site_cannot_have_it_probed() {
     let result = world.engine.try_site(other.id, site("mx.dead.test")).await.unwrap();
     world.pass(0).await;
     assert_eq!((result.messages, world.queue("mx.dead.test").await.unwrap().held_until), (0, before));
-    assert!(ids.iter().all(|id| world.standing(*id).0 != "delivered"));
+    assert!(ids.iter().all(|id| world.progress(*id).0 != "delivered"));
     world.try_site("mx.dead.test").await;
     world.pass(0).await;
-    assert!(ids.iter().all(|id| world.standing(*id).0 == "delivered"), "its own account may have it probed");
+    assert!(ids.iter().all(|id| world.progress(*id).0 == "delivered"), "its own account may have it probed");
 }
 
 #[tokio::test]
@@ -169,15 +169,15 @@ async fn paused_messages_beyond_those_in_memory_stay_in_the_store_and_leave_when
     world.pause("a.test").await;
     let other = world.send_from("us@other.test", "u@a.test").await;
     world.pass(HOUR).await;
-    assert_eq!(world.standing(other), ("queued", 0));
+    assert_eq!(world.progress(other), ("queued", 0));
     world.resume("a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(other), ("delivered", 1), "however many of another account are paused");
+    assert_eq!(world.progress(other), ("delivered", 1), "however many of another account are paused");
     world.account = first;
-    assert!(ids.iter().all(|id| world.standing(*id) == ("queued", 0)));
+    assert!(ids.iter().all(|id| world.progress(*id) == ("queued", 0)));
     world.resume("a.test").await;
     world.pass(0).await;
-    assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
+    assert!(ids.iter().all(|id| world.progress(*id) == ("delivered", 1)));
     assert_eq!(world.net.seen().len(), 201);
 }
 
@@ -190,5 +190,5 @@ async fn paused_messages_in_the_store_end_in_time() {
         ids.push(world.send(&format!("u{n}@a.test")).await);
     }
     world.pass(48 * HOUR + 60).await;
-    assert!(ids.iter().all(|id| world.standing(*id) == ("failed", 0)));
+    assert!(ids.iter().all(|id| world.progress(*id) == ("failed", 0)));
 }

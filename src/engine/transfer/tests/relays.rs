@@ -72,7 +72,7 @@ async fn servers_of_a_family_that_the_relay_cannot_send_from_are_not_asked() {
     world.net.address("mx.six.test", &["2001:db8::1"]);
     let (both, six) = (world.send("u@a.test").await, world.send("u@six.test").await);
     world.pass(0).await;
-    assert_eq!((world.standing(both), world.standing(six)), (("delivered", 1), ("deferred", 1)));
+    assert_eq!((world.progress(both), world.progress(six)), (("delivered", 1), ("deferred", 1)));
     let source: IpAddr = "192.0.2.11".parse().unwrap();
     assert_eq!(*world.net.opened.lock().unwrap(), [("mx.a.test".to_owned(), Some(source))]);
 }
@@ -86,7 +86,7 @@ async fn a_relay_s_own_fault_is_charged_to_no_message_and_the_next_relay_is_take
         ids.push(world.send(&format!("u{n}@a.test")).await);
     }
     world.pass(0).await;
-    assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
+    assert!(ids.iter().all(|id| world.progress(*id) == ("delivered", 1)));
     assert!(ids.iter().all(|id| world.relay_of(*id) == "two"));
     let tried = world.net.opened.lock().unwrap().iter().filter(|(_, source)| *source != good_source()).count();
     assert!((1..=2).contains(&tried), "the relay was left alone after its fault: {tried}");
@@ -101,7 +101,7 @@ async fn an_address_that_is_not_this_machine_s_is_passed_over_for_another_of_the
         ids.push(world.send(&format!("u{n}@a.test")).await);
     }
     world.pass(0).await;
-    assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
+    assert!(ids.iter().all(|id| world.progress(*id) == ("delivered", 1)));
     assert!(world.net.seen().iter().all(|seen| seen.source == good_source()));
 }
 
@@ -119,7 +119,7 @@ async fn a_message_with_no_other_relay_waits_unharmed_for_its_own() {
         world.net.behave("smart.test", fault.clone());
         let ids = [world.send("a@r.test").await, world.send("b@r.test").await, world.send("c@s.test").await];
         world.pass(0).await;
-        assert!(ids.iter().all(|id| world.standing(*id) == ("queued", 0)), "{fault:?}");
+        assert!(ids.iter().all(|id| world.progress(*id) == ("queued", 0)), "{fault:?}");
         let queue = world.queue("smart.test:587").await.unwrap();
         assert_eq!((queue.waiting, queue.relay.as_str()), (3, "smart"));
         assert!(queue.held_until.is_some() && queue.last_answer.is_some());
@@ -129,7 +129,7 @@ async fn a_message_with_no_other_relay_waits_unharmed_for_its_own() {
         assert_eq!(world.net.opened.lock().unwrap().len(), before + 1, "one message tries the relay again");
         world.net.behave("smart.test", Behaviour::Takes);
         world.pass(120).await;
-        assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)), "{fault:?}");
+        assert!(ids.iter().all(|id| world.progress(*id) == ("delivered", 1)), "{fault:?}");
     }
 }
 
@@ -138,14 +138,14 @@ async fn a_smarthost_that_cannot_be_found_or_wants_a_login_is_the_relay_s_fault(
     let world = World::with(vec![smarthost(&Stream::ALL)]).await;
     let id = world.send("a@r.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("queued", 0));
+    assert_eq!(world.progress(id), ("queued", 0));
     world.net.address("smart.test", &["198.51.100.1"]);
     world.net.behave("smart.test", Behaviour::Says("530 5.7.0 authentication required"));
     world.pass(60).await;
-    assert_eq!(world.standing(id), ("queued", 0));
+    assert_eq!(world.progress(id), ("queued", 0));
     world.net.behave("smart.test", Behaviour::Says("550 5.1.1 no such user"));
     world.pass(120).await;
-    assert_eq!(world.standing(id), ("bounced", 1), "what it says of the message counts");
+    assert_eq!(world.progress(id), ("bounced", 1), "what it says of the message counts");
 }
 
 pub(super) fn warming(name: &str, per_day: u32) -> Relay {
@@ -192,7 +192,7 @@ async fn where_every_relay_is_used_up_the_rest_waits_for_the_next_day_without_an
     }
     world.pass(0).await;
     assert_eq!((handed_over(&world, "new"), world.attempts(&ids)), (3, 3));
-    assert_eq!(ids.iter().filter(|id| world.standing(**id) == ("queued", 0)).count(), 5);
+    assert_eq!(ids.iter().filter(|id| world.progress(**id) == ("queued", 0)).count(), 5);
     world.pass(3599).await;
     assert_eq!(handed_over(&world, "new"), 3);
     world.pass(1).await;

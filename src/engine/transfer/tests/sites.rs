@@ -54,7 +54,7 @@ async fn a_site_that_refuses_charges_only_who_met_it_and_one_message_probes_it()
     world.pass(0).await;
     let met = world.attempts(&ids);
     assert!((1..=2).contains(&met), "{met}");
-    let untouched: Vec<_> = ids.iter().filter(|id| world.standing(**id) == ("queued", 0)).collect();
+    let untouched: Vec<_> = ids.iter().filter(|id| world.progress(**id) == ("queued", 0)).collect();
     assert_eq!(untouched.len() as u32, 30 - met);
     let queue = world.queue("mx.dead.test").await.unwrap();
     assert_eq!(queue.held_until.unwrap().since(START).as_secs(), 50);
@@ -70,8 +70,8 @@ async fn a_site_that_refuses_charges_only_who_met_it_and_one_message_probes_it()
     assert_eq!(world.attempts(&ids), met + 1, "one probe");
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.pass(100).await;
-    assert!(ids.iter().all(|id| world.standing(*id).0 == "delivered"), "the next probe opens the site for all");
-    let kept = untouched.iter().filter(|id| world.standing(***id).1 == 1).count() as u32;
+    assert!(ids.iter().all(|id| world.progress(*id).0 == "delivered"), "the next probe opens the site for all");
+    let kept = untouched.iter().filter(|id| world.progress(***id).1 == 1).count() as u32;
     assert_eq!(kept, 30 - met - 1, "of those that waited, one was the first probe");
 }
 
@@ -82,11 +82,11 @@ async fn what_waits_for_a_site_that_is_held_back_is_not_written_down_again() {
     let ids = send_all(&world, 700, "dead.test").await;
     world.pass(0).await;
     let due = |id: &MessageId| world.message(*id).transfer.due;
-    let waiting: Vec<_> = ids.iter().filter(|id| world.standing(**id).0 == "queued").copied().collect();
+    let waiting: Vec<_> = ids.iter().filter(|id| world.progress(**id).0 == "queued").copied().collect();
     let before: Vec<_> = waiting.iter().map(due).collect();
     let other = world.send("u@alive.test").await;
     world.pass(40).await;
-    assert_eq!(world.standing(other), ("delivered", 1));
+    assert_eq!(world.progress(other), ("delivered", 1));
     assert_eq!(waiting.iter().map(due).collect::<Vec<_>>(), before);
     assert!(waiting.len() >= 698);
 }
@@ -99,7 +99,7 @@ async fn a_message_whose_time_ends_while_its_site_is_held_back_ends_on_time() {
     world.pass(48 * 3600 - 1).await;
     assert!(ids.iter().all(|id| world.message(*id).transfer.state.status().is_waiting()));
     world.pass(1).await;
-    assert!(ids.iter().all(|id| world.standing(*id).0 == "failed"));
+    assert!(ids.iter().all(|id| world.progress(*id).0 == "failed"));
 }
 
 #[tokio::test]
@@ -108,11 +108,11 @@ async fn a_message_that_is_withdrawn_while_it_rests_is_never_sent() {
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let ids = send_all(&world, 6, "dead.test").await;
     world.pass(0).await;
-    let canceled = *ids.iter().find(|id| world.standing(**id).0 == "queued").unwrap();
+    let canceled = *ids.iter().find(|id| world.progress(**id).0 == "queued").unwrap();
     world.cancel(canceled).await;
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.pass(200).await;
-    assert_eq!(world.standing(canceled), ("canceled", 0));
+    assert_eq!(world.progress(canceled), ("canceled", 0));
     assert_eq!(world.net.seen().len(), 5);
 }
 
@@ -150,15 +150,15 @@ async fn an_answer_that_a_rule_knows_pauses_its_provider_for_so_long() {
     world.net.behave("mta5.am0.yahoodns.net", Behaviour::Says(slow));
     let first = world.send("a@yahoo.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(first), ("deferred", 1));
+    assert_eq!(world.progress(first), ("deferred", 1));
     let other = world.send("a@aol.test").await;
     world.pass(7199).await;
     let queue = world.queue("yahoo").await.unwrap();
     assert_eq!(queue.held_until.unwrap().since(START).as_secs(), 7200);
-    assert_eq!((queue.last_answer.as_deref(), world.standing(other)), (Some(slow), ("queued", 0)));
+    assert_eq!((queue.last_answer.as_deref(), world.progress(other)), (Some(slow), ("queued", 0)));
     world.net.behave("mta5.am0.yahoodns.net", Behaviour::Takes);
     world.pass(1).await;
-    assert_eq!((world.standing(first), world.standing(other)), (("delivered", 2), ("delivered", 1)));
+    assert_eq!((world.progress(first), world.progress(other)), (("delivered", 2), ("delivered", 1)));
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn messages_to_servers_that_never_ask_for_them_hold_no_memory_for_bodies()
     }
     world.net.has_seen(40).await;
     let id = world.send("u@prompt.test").await;
-    while world.standing(id) != ("delivered", 1) {
+    while world.progress(id) != ("delivered", 1) {
         tokio::task::yield_now().await;
     }
     gate.add_permits(1000);
@@ -269,7 +269,7 @@ async fn however_many_wait_for_a_name_it_is_asked_for_once_and_what_dns_denies_e
     let world = World::new().await;
     let ids = send_all(&world, 20, "gone.test").await;
     world.pass(0).await;
-    assert!(ids.iter().all(|id| world.standing(*id) == ("bounced", 1)));
+    assert!(ids.iter().all(|id| world.progress(*id) == ("bounced", 1)));
     assert!(ids.iter().all(|id| world.relay_of(*id) == "direct"));
     assert_eq!(*world.net.asked.lock().unwrap(), ["gone.test"]);
     assert!(world.net.opened.lock().unwrap().is_empty());

@@ -20,7 +20,7 @@ async fn messages_that_wait_for_a_place_when_the_service_stops_are_sent_after_th
     assert_eq!((world.net.seen().len(), world.net.opened.lock().unwrap().len()), (begun, opened));
     let world = world.restarted(vec![mx("direct", &[])]).await;
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("delivered", 1));
+    assert_eq!(world.progress(id), ("delivered", 1));
     let all = world.net.seen();
     let mut once: Vec<_> = all.iter().map(|seen| &seen.to).collect();
     once.sort();
@@ -38,7 +38,7 @@ async fn no_mail_is_written_to_a_server_whose_greeting_comes_when_the_service_st
     world.begin_to_stop().await;
     gate.add_permits(1000);
     let world = world.stopped().await;
-    assert_eq!((world.net.seen().len(), world.standing(id)), (0, ("queued", 0)));
+    assert_eq!((world.net.seen().len(), world.progress(id)), (0, ("queued", 0)));
 }
 
 #[tokio::test]
@@ -51,6 +51,6 @@ async fn a_message_at_its_dot_when_the_service_stops_has_time_to_end() {
     world.begin_to_stop().await;
     gate.add_permits(1000);
     let world = world.stopped().await;
-    let delivered = ids.iter().filter(|id| world.standing(**id) == ("delivered", 1)).count();
+    let delivered = ids.iter().filter(|id| world.progress(**id) == ("delivered", 1)).count();
     assert_eq!((delivered, world.net.seen().len()), (2, 2));
 }

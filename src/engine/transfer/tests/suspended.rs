@@ -26,17 +26,17 @@ async fn mail_of_a_suspended_account_is_held_without_an_attempt_until_it_is_resu
     for id in ids {
         let message = world.message(id);
         let wait = message.waiting.unwrap();
-        assert_eq!((world.standing(id), wait.reason), (("queued", 0), WaitReason::Held));
+        assert_eq!((world.progress(id), wait.reason), (("queued", 0), WaitReason::Held));
         assert_eq!((wait.until, wait.detail.as_str()), (None, "The account is suspended: unpaid"));
     }
     assert_eq!(world.net.seen().len(), 0);
     let world = world.restarted(vec![mx("direct", &[])]).await;
     world.pass(HOUR).await;
-    assert_eq!(ids.map(|id| world.standing(id)), [("queued", 0); 2], "a suspension outlives a restart");
+    assert_eq!(ids.map(|id| world.progress(id)), [("queued", 0); 2], "a suspension outlives a restart");
     world.resume_account().await;
     world.pass(0).await;
-    assert_eq!(world.standing(ids[0]), ("delivered", 1));
-    assert_ne!(world.standing(ids[1]), ("queued", 0));
+    assert_eq!(world.progress(ids[0]), ("delivered", 1));
+    assert_ne!(world.progress(ids[1]), ("queued", 0));
 }
 
 #[tokio::test]
@@ -45,13 +45,13 @@ async fn a_retry_that_comes_due_during_a_suspension_waits_for_its_end() {
     world.net.behave("mx.a.test", Behaviour::Says("451 4.7.1 Greylisted, try again later"));
     let id = world.send("u@a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("deferred", 1));
+    assert_eq!(world.progress(id), ("deferred", 1));
     world.suspend().await;
     world.pass(10 * HOUR).await;
-    assert_eq!(world.standing(id), ("deferred", 1));
+    assert_eq!(world.progress(id), ("deferred", 1));
     world.resume_account().await;
     world.pass(0).await;
-    assert_eq!(world.standing(id), ("deferred", 2));
+    assert_eq!(world.progress(id), ("deferred", 2));
 }
 
 #[tokio::test]
@@ -60,5 +60,5 @@ async fn the_lifetime_of_held_mail_runs_on() {
     world.suspend().await;
     let id = world.send("u@a.test").await;
     world.pass(48 * HOUR).await;
-    assert_eq!(world.standing(id), ("failed", 0));
+    assert_eq!(world.progress(id), ("failed", 0));
 }

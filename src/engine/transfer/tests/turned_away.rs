@@ -26,7 +26,7 @@ async fn a_greeting_of_421_leads_to_the_next_server() {
     world.net.behave("mx1.two.test", Behaviour::Fails(Phase::Greeting, answer("421 too busy")));
     let id = world.send("u@two.test").await;
     world.pass(0).await;
-    assert_eq!((world.standing(id), world.net.seen()[0].host.as_str()), (("delivered", 1), "mx2.two.test"));
+    assert_eq!((world.progress(id), world.net.seen()[0].host.as_str()), (("delivered", 1), "mx2.two.test"));
 }
 
 #[tokio::test]
@@ -48,11 +48,11 @@ async fn one_421_among_successes_holds_back_only_its_own_message() {
     world.net.behave("mx.a.test", Behaviour::Says("421 4.3.2 closing"));
     let turned_away = world.send("v@a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(turned_away), ("deferred", 1));
+    assert_eq!(world.progress(turned_away), ("deferred", 1));
     world.net.behave("mx.a.test", Behaviour::Takes);
     let next = world.send("w@a.test").await;
     world.pass(0).await;
-    assert_eq!(world.standing(next), ("delivered", 1), "no time has passed");
+    assert_eq!(world.progress(next), ("delivered", 1), "no time has passed");
 }
 
 #[tokio::test]

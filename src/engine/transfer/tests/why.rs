@@ -71,7 +71,7 @@ async fn a_message_that_was_turned_away_waits_for_its_next_attempt_and_one_that_
     assert_eq!(wait.detail, "The last attempt failed: mx.grey.test answered 450 4.7.1.");
     assert_eq!(world.queue("mx.grey.test").await.unwrap().reason, Some(WaitReason::Backoff));
     world.cancel(id).await;
-    assert_eq!((world.standing(id).0, world.message(id).waiting), ("canceled", None));
+    assert_eq!((world.progress(id).0, world.message(id).waiting), ("canceled", None));
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn messages_that_never_reached_a_throttled_site_wait_for_it() {
         ids.push(world.send(&format!("u{n}@a.test")).await);
     }
     world.pass(0).await;
-    let untried = *ids.iter().find(|id| world.standing(**id) == ("queued", 0)).unwrap();
+    let untried = *ids.iter().find(|id| world.progress(**id) == ("queued", 0)).unwrap();
     let wait = world.wait(untried).await;
     assert_eq!((wait.reason, wait.since), (WaitReason::Throttled, START));
     let queue = world.queue("mx.a.test").await.unwrap();
@@ -95,7 +95,7 @@ async fn messages_that_never_reached_a_throttled_site_wait_for_it() {
     world.net.behave("mx.a.test", Behaviour::Greets(Arc::clone(&gate)));
     world.clock.jump(std::time::Duration::from_secs(50));
     world.is_in_hand("mx.a.test").await;
-    let wait = world.wait(*ids.iter().rfind(|id| world.standing(**id) == ("queued", 0)).unwrap()).await;
+    let wait = world.wait(*ids.iter().rfind(|id| world.progress(**id) == ("queued", 0)).unwrap()).await;
     assert_eq!((wait.reason, wait.since, wait.until), (WaitReason::Throttled, START, None), "{}", wait.detail);
     gate.add_permits(1000);
     world.net.behave("mx.a.test", Behaviour::Takes);
@@ -148,7 +148,7 @@ async fn a_message_waits_for_a_name_server_that_is_slow_or_could_not_be_asked() 
     assert!(wait.until.is_none_or(|until| until > START));
 
     let unknown = world.send("u@servfail.test").await;
-    while world.standing(unknown) != ("deferred", 1) {
+    while world.progress(unknown) != ("deferred", 1) {
         tokio::task::yield_now().await;
     }
     let wait = world.wait(unknown).await;
@@ -175,7 +175,7 @@ async fn a_message_waits_for_the_next_day_where_its_relays_have_sent_their_share
     let world = World::with(vec![warming("new", 1)]).await;
     let (first, second) = (world.send("u1@a.test").await, world.send("u2@a.test").await);
     world.pass(0).await;
-    let id = if world.standing(first).0 == "queued" { first } else { second };
+    let id = if world.progress(first).0 == "queued" { first } else { second };
     let wait = world.wait(id).await;
     assert_eq!((wait.reason, wait.until), (WaitReason::Relay, world.message(id).transfer.due));
 }
@@ -212,7 +212,7 @@ async fn messages_of_a_restored_store_are_held_until_they_are_released() {
     world.pass(0).await;
     let (last_message, last_id) = (id.0, Ulid::default());
     let cause = HoldCause::Restored;
-    let restored = Restored { backup_at: START, has_content: true, last_message, last_id, stands_still: true, cause };
+    let restored = Restored { backup_at: START, has_content: true, last_message, last_id, is_on_hold: true, cause };
     world.engine.store.commit(Restore(restored)).await.unwrap();
     let wait = world.wait(id).await;
     assert_eq!((wait.reason, wait.since, wait.until), (WaitReason::Held, START, None));

@@ -203,7 +203,7 @@ impl World {
 
     /// Waits until the message is delivered, whatever else is under way.
     pub(super) async fn is_delivered(&self, id: MessageId) {
-        while self.standing(id).0 != "delivered" {
+        while self.progress(id).0 != "delivered" {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -265,13 +265,13 @@ impl World {
     }
 
     /// Status and attempts.
-    pub(super) fn standing(&self, id: MessageId) -> (&'static str, u32) {
+    pub(super) fn progress(&self, id: MessageId) -> (&'static str, u32) {
         let transfer = self.message(id).transfer;
         (transfer.state.status().as_str(), transfer.attempts)
     }
 
     pub(super) fn attempts(&self, ids: &[MessageId]) -> u32 {
-        ids.iter().map(|id| self.standing(*id).1).sum()
+        ids.iter().map(|id| self.progress(*id).1).sum()
     }
 
     /// The relay of a message's last attempt.

@@ -32,8 +32,8 @@ fn an_alert_opens_once_and_ends_when_its_condition_ends() {
     assert_eq!(record(&test, None).resolved, opened);
     let alert = row(&test, opened[0]);
     assert_eq!((alert.opened_at + HOUR, alert.resolved_at), (test.now(), Some(test.now())));
-    let told: Vec<_> = alert.announcements.iter().map(|announcement| announcement.kind).collect();
-    assert_eq!(told, [NoticeKind::Opened, NoticeKind::Resolved]);
+    let kinds: Vec<_> = alert.announcements.iter().map(|announcement| announcement.kind).collect();
+    assert_eq!(kinds, [NoticeKind::Opened, NoticeKind::Resolved]);
     assert_eq!(test.count(Table::OpenAlerts, &[]), 0);
     assert_eq!(record(&test, None), ChangedAlerts::default());
 }

@@ -28,7 +28,7 @@ use crate::store::row::suppression::SuppressionRow;
 use crate::store::row::suspension::SuspensionRow;
 
 impl Auditable for UpdateAccount {
-    fn told(&self, account: &Account) -> Change {
+    fn change(&self, account: &Account) -> Change {
         let days = account.content_retention_days.get();
         let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
         let values = format!("{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}");
@@ -42,26 +42,26 @@ impl Auditable for UpdateAccount {
 }
 
 impl Auditable for CreateUser {
-    fn told(&self, user: &User) -> Change {
+    fn change(&self, user: &User) -> Change {
         Change::new(Action::UserAdded, user.id, format!("{} as {}", user.email.as_given(), user.role))
     }
 }
 
 impl Auditable for CreateIdentified {
-    fn told(&self, user: &User) -> Change {
+    fn change(&self, user: &User) -> Change {
         let name = format!("{} as {}, at their first sign-in by OpenID Connect", user.email.as_given(), user.role);
         Change::new(Action::UserAdded, user.id, name)
     }
 }
 
 impl Auditable for BindIdentity {
-    fn told(&self, user: &User) -> Change {
+    fn change(&self, user: &User) -> Change {
         Change::new(Action::IdentityBound, user.id, user.email.as_given())
     }
 }
 
 impl Auditable for UpdateUser {
-    fn told(&self, user: &User) -> Change {
+    fn change(&self, user: &User) -> Change {
         let action = match (&self.password_hash, self.disabled, &self.totp, self.operator) {
             (_, _, _, Some(true)) => Action::OperatorNamed,
             (_, _, _, Some(false)) => Action::OperatorDismissed,
@@ -85,7 +85,7 @@ impl Auditable for UpdateUser {
 }
 
 impl Auditable for DeleteUser {
-    fn told(&self, user: &User) -> Change {
+    fn change(&self, user: &User) -> Change {
         Change::new(Action::UserRemoved, user.id, user.email.as_given())
     }
 
@@ -95,7 +95,7 @@ impl Auditable for DeleteUser {
 }
 
 impl Auditable for EndSessions {
-    fn told(&self, (): &()) -> Change {
+    fn change(&self, (): &()) -> Change {
         Change::new(Action::SessionsEnded, self.user, "their own")
     }
 
@@ -105,19 +105,19 @@ impl Auditable for EndSessions {
 }
 
 impl Auditable for CreateKey {
-    fn told(&self, key: &ApiKey) -> Change {
+    fn change(&self, key: &ApiKey) -> Change {
         Change::new(Action::KeyCreated, key.id, &key.name)
     }
 }
 
 impl Auditable for RenameKey {
-    fn told(&self, key: &ApiKey) -> Change {
+    fn change(&self, key: &ApiKey) -> Change {
         Change::new(Action::KeyRenamed, key.id, &key.name)
     }
 }
 
 impl Auditable for RevokeKey {
-    fn told(&self, key: &ApiKey) -> Change {
+    fn change(&self, key: &ApiKey) -> Change {
         Change::new(Action::KeyRevoked, key.id, &key.name)
     }
 
@@ -127,13 +127,13 @@ impl Auditable for RevokeKey {
 }
 
 impl Auditable for CreateDomain {
-    fn told(&self, row: &DomainRow) -> Change {
+    fn change(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainAdded, self.id, row.name.as_str())
     }
 }
 
 impl Auditable for UpdateDomain {
-    fn told(&self, row: &DomainRow) -> Change {
+    fn change(&self, row: &DomainRow) -> Change {
         let what = match (self.stream, self.rotation_days) {
             (None, Some(0)) => format!("{}: no DKIM rotation", row.name),
             (None, Some(days)) => format!("{}: DKIM rotation every {days} days", row.name),
@@ -144,19 +144,19 @@ impl Auditable for UpdateDomain {
 }
 
 impl Auditable for RotateDkim {
-    fn told(&self, row: &DomainRow) -> Change {
+    fn change(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainKeysRotated, self.domain, row.name.as_str())
     }
 }
 
 impl Auditable for RotateStandby {
-    fn told(&self, row: &DomainRow) -> Change {
+    fn change(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainKeysRotated, self.look.domain, row.name.as_str())
     }
 }
 
 impl Auditable for DeleteDomain {
-    fn told(&self, row: &DomainRow) -> Change {
+    fn change(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainDeleted, self.domain, row.name.as_str())
     }
 
@@ -166,7 +166,7 @@ impl Auditable for DeleteDomain {
 }
 
 impl Auditable for MarkDmarcSource {
-    fn told(&self, row: &DomainRow) -> Change {
+    fn change(&self, row: &DomainRow) -> Change {
         let mark = match self.is_mine {
             Some(true) => "its own",
             Some(false) => "not its own",
@@ -177,7 +177,7 @@ impl Auditable for MarkDmarcSource {
 }
 
 impl Auditable for IgnoreDmarcReporter {
-    fn told(&self, row: &DomainRow) -> Change {
+    fn change(&self, row: &DomainRow) -> Change {
         let mark = if self.is_ignored { "is ignored" } else { "counts" };
         Change::new(Action::DmarcReporterMarked, self.domain, format!("{}: {} {mark}", row.name, self.name))
     }
@@ -190,13 +190,13 @@ pub fn host(row: &EndpointRow) -> &str {
 }
 
 impl Auditable for CreateEndpoint {
-    fn told(&self, row: &EndpointRow) -> Change {
+    fn change(&self, row: &EndpointRow) -> Change {
         Change::new(Action::WebhookCreated, self.id, host(row))
     }
 }
 
 impl Auditable for UpdateEndpoint {
-    fn told(&self, row: &EndpointRow) -> Change {
+    fn change(&self, row: &EndpointRow) -> Change {
         let action = match self.enabled {
             Some(true) => Action::WebhookReactivated,
             Some(false) => Action::WebhookPaused,
@@ -211,13 +211,13 @@ impl Auditable for UpdateEndpoint {
 }
 
 impl Auditable for RotateSecret {
-    fn told(&self, row: &EndpointRow) -> Change {
+    fn change(&self, row: &EndpointRow) -> Change {
         Change::new(Action::WebhookSecretRotated, self.endpoint, host(row))
     }
 }
 
 impl Auditable for DeleteEndpoint {
-    fn told(&self, row: &EndpointRow) -> Change {
+    fn change(&self, row: &EndpointRow) -> Change {
         Change::new(Action::WebhookDeleted, self.endpoint, host(row))
     }
 
@@ -227,31 +227,31 @@ impl Auditable for DeleteEndpoint {
 }
 
 impl Auditable for TestEndpoint {
-    fn told(&self, _: &Self::Reply) -> Change {
+    fn change(&self, _: &Self::Reply) -> Change {
         Change::new(Action::WebhookTested, self.endpoint, "")
     }
 }
 
 impl Auditable for Redeliver {
-    fn told(&self, delivery: &Self::Reply) -> Change {
+    fn change(&self, delivery: &Self::Reply) -> Change {
         Change::new(Action::DeliverySentAgain, self.delivery, delivery.to_string())
     }
 }
 
 impl Auditable for Suppress {
-    fn told(&self, added: &Added) -> Change {
+    fn change(&self, added: &Added) -> Change {
         Change::new(Action::AddressSuppressed, added.row.id, &added.row.email)
     }
 }
 
 impl Auditable for ImportSuppressions {
-    fn told(&self, _: &usize) -> Change {
+    fn change(&self, _: &usize) -> Change {
         imported(self.suppressions.len())
     }
 }
 
 impl Auditable for FinishImport {
-    fn told(&self, (): &()) -> Change {
+    fn change(&self, (): &()) -> Change {
         imported(self.count)
     }
 }
@@ -261,7 +261,7 @@ fn imported(count: usize) -> Change {
 }
 
 impl Auditable for Unsuppress {
-    fn told(&self, row: &SuppressionRow) -> Change {
+    fn change(&self, row: &SuppressionRow) -> Change {
         Change::new(Action::SuppressionLifted, row.id, &row.email)
     }
 
@@ -271,13 +271,13 @@ impl Auditable for Unsuppress {
 }
 
 impl Auditable for PauseSite {
-    fn told(&self, (): &()) -> Change {
+    fn change(&self, (): &()) -> Change {
         Change::new(Action::SitePaused, "", self.site.as_str())
     }
 }
 
 impl Auditable for ResumeSite {
-    fn told(&self, (): &()) -> Change {
+    fn change(&self, (): &()) -> Change {
         Change::new(Action::SiteResumed, "", self.site.as_str())
     }
 
@@ -287,7 +287,7 @@ impl Auditable for ResumeSite {
 }
 
 impl Auditable for SuspendAccount {
-    fn told(&self, _: &SuspensionRow) -> Change {
+    fn change(&self, _: &SuspensionRow) -> Change {
         Change::new(Action::AccountSuspended, "", self.reason.as_str())
     }
 
@@ -297,7 +297,7 @@ impl Auditable for SuspendAccount {
 }
 
 impl Auditable for ResumeAccount {
-    fn told(&self, (): &()) -> Change {
+    fn change(&self, (): &()) -> Change {
         Change::new(Action::AccountResumed, "", "")
     }
 
@@ -307,7 +307,7 @@ impl Auditable for ResumeAccount {
 }
 
 impl Auditable for CancelMessage {
-    fn told(&self, (): &()) -> Change {
+    fn change(&self, (): &()) -> Change {
         Change::new(Action::MessageCanceled, self.message, "")
     }
 

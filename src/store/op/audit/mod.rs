@@ -30,7 +30,7 @@ const FORGOTTEN_MAX: u64 = 2;
 /// An operation with a line in the audit log.
 pub trait Auditable: Op {
     /// Returns the line's change, without any secret.
-    fn told(&self, reply: &Self::Reply) -> Change;
+    fn change(&self, reply: &Self::Reply) -> Change;
 
     /// Whether it is refused while the disk is nearly full. Operations that remove or stop something are not.
     fn takes_room(&self) -> bool {
@@ -55,7 +55,7 @@ impl<O: Auditable> Op for Audited<O> {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<O::Reply, OpError<O::Refusal>> {
         let reply = self.op.apply(tables)?;
-        write(tables, self.account, &self.actor, self.op.told(&reply))?;
+        write(tables, self.account, &self.actor, self.op.change(&reply))?;
         Ok(reply)
     }
 }

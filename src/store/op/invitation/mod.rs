@@ -94,8 +94,8 @@ impl<O: Auditable<Reply = User>> Op for Vouched<O> {
 }
 
 impl<O: Auditable<Reply = User>> Auditable for Vouched<O> {
-    fn told(&self, user: &User) -> Change {
-        self.0.told(user)
+    fn change(&self, user: &User) -> Change {
+        self.0.change(user)
     }
 
     fn takes_room(&self) -> bool {

@@ -17,7 +17,7 @@ use hit::{Hit, Target};
 
 use super::canaries::accept;
 use super::history::{Rows, rows};
-use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
+use super::process::{Clock, DIRECTORY, OtherWriters, Process, Waiting};
 use super::run::Run;
 use super::variable;
 use crate::base::id::{MessageId, Ulid};
@@ -110,7 +110,7 @@ impl Damaged {
         (0..3 + chance.below(8)).for_each(|_| run.turn());
         assert_eq!(run.findings, []);
         match chance.below(4) {
-            0 => run.process().rest(),
+            0 => run.process().checkpoint_now(),
             1 => run.disk.turn_off(Loss::Everything),
             _ => {}
         }
@@ -298,7 +298,7 @@ impl Damaged {
             answer.poll();
         }
         process.settle();
-        process.rest();
+        process.checkpoint_now();
         drop(
             process
                 .store
@@ -319,7 +319,7 @@ fn start_with(
     seed: u64,
     on_journal_damage: OnJournalDamage,
 ) -> Result<Process, OpenError> {
-    Process::start_damaged(disk, clock, seed, Limits::default(), Company::None, on_journal_damage)
+    Process::start_damaged(disk, clock, seed, Limits::default(), OtherWriters::None, on_journal_damage)
 }
 
 /// Runs one seed; `None` if it finds nothing to damage.

@@ -147,7 +147,7 @@ mod tests {
     fn connections_are_limited_to_25_per_address_and_100_in_total() {
         let settings = TlsSettings::new(tls::self_signed("mx.test").unwrap());
         let gate = listener_config("mx.test", Arc::new(settings)).gate;
-        let of = |network: u8, host: u8| gate.enter([192, 0, network, host].into());
+        let of = |network: u8, host: u8| gate.enter(([192, 0, network, host], 25).into());
         let first: Vec<_> = (0..26).filter_map(|_| of(2, 1)).collect();
         assert_eq!(first.len(), 25);
         let others: Vec<_> = (0..100).filter_map(|host| of(3, host)).collect();

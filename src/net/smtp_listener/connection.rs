@@ -12,6 +12,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::gate::Place;
+use super::progress::Progress;
 use super::{Deadlines, ListenerConfig, ListenerTls, MailHandler};
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
@@ -26,11 +28,16 @@ const READ_BYTES: usize = 16 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 /// Maximum number of bytes read and discarded in that time.
 const LINGER_BYTES: usize = 1024 * 1024;
+/// Time to write the last answer on a connection that lost its place.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection and everything needed to serve it.
 pub(super) struct Connection {
     wire: Wire,
     peer: SocketAddr,
+    place: Place,
+    progress: Progress,
+    is_evicted: bool,
     session: ServerSession,
     config: Arc<ListenerConfig>,
     handler: Box<dyn MailHandler>,
@@ -61,12 +68,15 @@ enum ReadResult {
     Closed,
     Nothing,
     Stopped,
+    /// A new connection needs the place.
+    Evicted,
 }
 
 impl Connection {
     pub(super) fn new(
         stream: TcpStream,
         peer: SocketAddr,
+        place: Place,
         config: &Arc<ListenerConfig>,
         handler: Box<dyn MailHandler>,
         stopped: watch::Receiver<Option<Duration>>,
@@ -79,6 +89,9 @@ impl Connection {
         Self {
             wire: Wire::Plain(stream),
             peer,
+            place,
+            progress: Progress::new(Instant::now()),
+            is_evicted: false,
             session,
             config: Arc::clone(config),
             handler,
@@ -115,6 +128,7 @@ impl Connection {
                 ServerAction::TakeMessage(message) => {
                     let decision = decided(&self.config, self.handler.on_message(message)).await;
                     self.end_message();
+                    self.progress.achieved(Instant::now());
                     match decision.unwrap_or_else(|| Decision::Answer(self.undecided())) {
                         Decision::Answer(answer) => self.session.answer_message(&answer),
                         Decision::CloseWithoutAnswer => self.session.abandon(),
@@ -133,7 +147,9 @@ impl Connection {
     async fn log_in(&mut self, question: LoginQuestion) {
         let answer = decided(&self.config, self.handler.on_login(question)).await;
         let answer = answer.unwrap_or_else(|| self.undecided());
-        if !answer.is_positive() {
+        if answer.is_positive() {
+            self.progress.achieved(Instant::now());
+        } else {
             tokio::time::sleep(self.config.deadlines.failed_login).await;
         }
         self.session.answer_login(&answer);
@@ -165,6 +181,7 @@ impl Connection {
     /// Takes bytes of a message. Every stored byte has reserved memory.
     fn receive_data(&mut self, count: usize) {
         let size_max = self.config.session.size_max;
+        self.progress.received(count, Instant::now());
         if let Some(message) = &mut self.message {
             message.received += count;
             let wanted = message.received.min(size_max);
@@ -190,11 +207,13 @@ impl Connection {
     /// says so.
     async fn wait_to_greet(&mut self) -> io::Result<()> {
         let pause = self.config.greeting_pause;
-        if !pause.is_zero()
-            && let Ok(read) = timeout(pause, self.wire.read(&mut self.buffer)).await
-        {
-            let count = read?;
-            self.session.receive(&self.buffer[..count]);
+        if !pause.is_zero() {
+            self.place.waits(self.progress.evictable_at(&self.config.deadlines));
+            let read = self.place.unless_evicted(timeout(pause, self.wire.read(&mut self.buffer))).await?;
+            self.place.works();
+            if let Ok(count) = read {
+                self.session.receive(&self.buffer[..count?]);
+            }
         }
         Ok(())
     }
@@ -214,7 +233,13 @@ impl Connection {
                 }
             }
         };
-        timeout(self.config.deadlines.write, written).await?
+        if self.is_evicted {
+            return timeout(FAREWELL, written).await?;
+        }
+        self.place.waits(self.progress.evictable_at(&self.config.deadlines));
+        let written = self.place.unless_evicted(timeout(self.config.deadlines.write, written)).await?;
+        self.place.works();
+        written?
     }
 
     /// Reads for the session; false if the client has disconnected.
@@ -228,6 +253,10 @@ impl Connection {
             ReadResult::Closed => return Ok(false),
             ReadResult::Nothing => self.leave("4.4.2", "Waited too long"),
             ReadResult::Stopped => self.leave("4.3.2", "Shutting down"),
+            ReadResult::Evicted => {
+                self.is_evicted = true;
+                self.leave("4.7.0", "Too many connections, try again later");
+            }
         }
         Ok(true)
     }
@@ -240,17 +269,22 @@ impl Connection {
     async fn read_or_wait(&mut self, awaiting: Awaiting) -> io::Result<ReadResult> {
         let deadline = self.deadline(awaiting);
         let stops = awaiting == Awaiting::Command;
-        tokio::select! {
+        self.progress.in_transaction(self.session.has_recipients(), Instant::now());
+        self.place.waits(self.progress.evictable_at(&self.config.deadlines));
+        let read = tokio::select! {
             biased;
             // A message that has begun is read to its end; a shutdown only interrupts waits for a command.
             _ = self.stopped.wait_for(Option::is_some), if stops => Ok(ReadResult::Stopped),
             // Before the read: a client that never pauses must not outlive its session's deadline.
             () = tokio::time::sleep_until(deadline) => Ok(ReadResult::Nothing),
+            () = self.place.evicted() => Ok(ReadResult::Evicted),
             read = self.wire.read(&mut self.buffer) => match read? {
                 0 => Ok(ReadResult::Closed),
                 count => Ok(ReadResult::Bytes(count)),
             },
-        }
+        };
+        self.place.works();
+        read
     }
 
     /// Returns the earliest deadline of the wait: silence, session, message or login.
@@ -276,7 +310,9 @@ impl Connection {
         let Deadlines { handshake, login, .. } = self.config.deadlines;
         let end = Instant::now() + handshake;
         let end = login.map_or(end, |login| end.min(self.began + login));
-        let stream = timeout_at(end, accepted).await??;
+        self.place.waits(self.progress.evictable_at(&self.config.deadlines));
+        let stream = self.place.unless_evicted(timeout_at(end, accepted)).await???;
+        self.place.works();
         let version = stream.get_ref().1.protocol_version().and_then(|version| version.as_str()).unwrap_or("unknown");
         // rustls writes TLSv1_3.
         self.handler.on_tls(&version.replace('_', "."));

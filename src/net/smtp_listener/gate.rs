@@ -1,68 +1,148 @@
-//! Connection limit of one or several listeners, in all and per address. Each [`Pass`] counts as one connection.
+//! Connection limit of one or several listeners, in all and per address, and the choice of the connection that is
+//! closed in favour of a new one. Each [`Place`] counts as one connection.
+//!
+//! A connection keeps its place while it works. One that only waits for its client loses it to a new one if all are in
+//! use, so a few hosts with silent connections exclude nobody.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// The connection counts. Listeners with clones of one gate share them.
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::net::address_limit::{AddressCounts, CountedAddress};
+
+/// Minimum interval between log lines about the limit.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+/// Value of [`Activity::evictable_at`] while the connection works.
+const WORKS: u64 = u64::MAX;
+
+/// The connection counts. Listeners with clones of one cap share them.
 #[derive(Clone)]
-pub struct ConnectionCap {
-    counts: Arc<Mutex<Counts>>,
+pub struct ConnectionCap(Arc<Shared>);
+
+struct Shared {
     max: usize,
-    max_per_address: usize,
+    addresses: Arc<AddressCounts>,
+    created: Instant,
+    open: Mutex<Open>,
 }
 
 #[derive(Default)]
-struct Counts {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
+struct Open {
+    next: u64,
+    connections: HashMap<u64, Arc<Activity>>,
+    warned: Option<Instant>,
 }
 
-/// A permit for one connection, released when it is dropped.
-pub(in crate::net) struct Pass {
-    counts: Arc<Mutex<Counts>>,
-    address: IpAddr,
+/// The state of an open connection that the cap reads.
+struct Activity {
+    /// Time from which the connection may be closed for another, in microseconds since the cap was created.
+    evictable_at: AtomicU64,
+    evicted: Notify,
+}
+
+/// The place of one connection, released when it is dropped.
+pub(in crate::net) struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+    activity: Arc<Activity>,
+    _address: CountedAddress,
 }
 
 impl ConnectionCap {
-    /// Allows `max` connections, and `max_per_address` of one IPv4 address or one IPv6 /64.
+    /// Allows `max` connections, `max_per_address` of one IPv4 address or one IPv6 /64, and four times as many of one
+    /// IPv6 /48.
     pub fn new(max: usize, max_per_address: usize) -> Self {
-        Self { counts: Arc::default(), max, max_per_address }
+        let addresses = Arc::new(AddressCounts::new(max_per_address, Vec::new()));
+        Self(Arc::new(Shared { max, addresses, created: Instant::now(), open: Mutex::default() }))
     }
 
-    /// Returns a permit for a connection from `address`, if the limits allow one more.
-    pub(in crate::net) fn enter(&self, address: IpAddr) -> Option<Pass> {
-        let address = network_of(address);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_address = counts.by_address.get(&address).copied().unwrap_or(0);
-        if counts.all >= self.max || of_address >= self.max_per_address {
-            return None;
+    /// Returns a place for a connection from `peer`, if its networks may have one more. If all places are in use, the
+    /// connection loses its place whose client has been silent longest beyond its time.
+    pub(in crate::net) fn enter(&self, peer: SocketAddr) -> Option<Place> {
+        let address = self.0.addresses.enter(Some(peer))?;
+        let now = Instant::now();
+        let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.connections.len() >= self.0.max {
+            open.warn(self.0.max, now);
+            open.evict(self.0.micros(now))?;
         }
-        counts.all += 1;
-        counts.by_address.insert(address, of_address + 1);
-        Some(Pass { counts: Arc::clone(&self.counts), address })
+        let activity = Arc::new(Activity { evictable_at: AtomicU64::new(WORKS), evicted: Notify::new() });
+        let number = open.next;
+        open.next += 1;
+        open.connections.insert(number, Arc::clone(&activity));
+        Some(Place { shared: Arc::clone(&self.0), number, activity, _address: address })
+    }
+
+    /// Returns the number of places that no connection has.
+    pub(in crate::net) fn free(&self) -> usize {
+        let open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.max.saturating_sub(open.connections.len())
+    }
+
+    /// Returns the number of places.
+    pub(in crate::net) fn max(&self) -> usize {
+        self.0.max
     }
 }
 
-impl Drop for Pass {
+impl Shared {
+    fn micros(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.created).as_micros()).unwrap_or(WORKS - 1)
+    }
+}
+
+impl Open {
+    /// Takes the place of the connection that may be closed longest; `None` if there is none.
+    fn evict(&mut self, now: u64) -> Option<()> {
+        let times = self.connections.iter().map(|(number, activity)| (activity.evictable_at.load(Relaxed), *number));
+        let (_, number) = times.filter(|(at, _)| *at <= now).min()?;
+        self.connections.remove(&number)?.evicted.notify_one();
+        Some(())
+    }
+
+    fn warn(&mut self, limit: usize, now: Instant) {
+        if self.warned.is_none_or(|at| now.saturating_duration_since(at) >= WARN_EVERY) {
+            self.warned = Some(now);
+            tracing::warn!(limit, "SMTP connection limit reached; closing the connections whose clients are silent");
+        }
+    }
+}
+
+impl Place {
+    /// Notes that the connection waits for its client, and may be closed for another from `at`.
+    pub(super) fn waits(&self, at: Instant) {
+        self.activity.evictable_at.store(self.shared.micros(at), Relaxed);
+    }
+
+    /// Notes that the connection works, and keeps its place.
+    pub(super) fn works(&self) {
+        self.activity.evictable_at.store(WORKS, Relaxed);
+    }
+
+    /// Waits for `work`, unless another connection takes the place.
+    pub(super) async fn unless_evicted<T>(&self, work: impl Future<Output = T>) -> io::Result<T> {
+        tokio::select! {
+            biased;
+            done = work => Ok(done),
+            () = self.evicted() => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "another needed the place")),
+        }
+    }
+
+    /// Resolves when another connection has taken the place.
+    pub(super) async fn evicted(&self) {
+        self.activity.evicted.notified().await;
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.all = counts.all.saturating_sub(1);
-        let is_last = counts.by_address.get_mut(&self.address).is_none_or(|count| {
-            *count = count.saturating_sub(1);
-            *count == 0
-        });
-        if is_last {
-            counts.by_address.remove(&self.address);
-        }
-    }
-}
-
-/// Returns the network by which a client is counted. An IPv6 client has a whole /64, and would otherwise count as many.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).connections.remove(&self.number);
     }
 }
 
@@ -70,17 +150,50 @@ fn network_of(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    #[test]
-    fn connections_are_counted_in_total_and_by_network_and_released() {
-        let gate = ConnectionCap::new(3, 2);
-        let of = |text: &str| gate.enter(text.parse().unwrap());
-        let first = of("2001:db8::1").unwrap();
-        let _second = of("2001:db8::2").unwrap();
-        assert!(of("2001:db8::3").is_none());
-        let _third = of("::ffff:192.0.2.1").unwrap();
-        assert!(of("192.0.2.2").is_none());
+    fn peer(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 1)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_are_counted_in_total_and_by_network_and_released() {
+        let cap = ConnectionCap::new(3, 2);
+        let first = cap.enter(peer("2001:db8::1")).unwrap();
+        let _second = cap.enter(peer("2001:db8::2")).unwrap();
+        assert!(cap.enter(peer("2001:db8::3")).is_none());
+        let _third = cap.enter(peer("::ffff:192.0.2.1")).unwrap();
+        assert!(cap.enter(peer("192.0.2.2")).is_none());
+        assert_eq!(cap.free(), 0);
         drop(first);
-        assert!(of("192.0.2.1").is_some());
-        assert_eq!(gate.counts.lock().unwrap().by_address.len(), 2);
+        assert!(cap.enter(peer("192.0.2.1")).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ipv6_site_has_four_times_the_limit_of_a_client() {
+        let cap = ConnectionCap::new(100, 1);
+        let of = |client: usize| cap.enter(peer(&format!("2001:db8:1:{client}::1")));
+        let held: Vec<_> = (0..4).map(|client| of(client).unwrap()).collect();
+        assert!(of(5).is_none() && cap.enter(peer("2001:db8:2::1")).is_some());
+        drop(held);
+        assert!(of(5).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_connection_that_is_silent_longest_loses_its_place() {
+        let cap = ConnectionCap::new(3, 3);
+        let [old, new, busy] = [1, 2, 3].map(|host| cap.enter(peer(&format!("192.0.2.{host}"))).unwrap());
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        old.waits(now + second);
+        new.waits(now + second * 2);
+        assert!(cap.enter(peer("192.0.2.9")).is_none(), "none has been silent for its time");
+        tokio::time::advance(second * 2).await;
+        let fourth = cap.enter(peer("192.0.2.9")).unwrap();
+        old.evicted().await;
+        new.works();
+        assert!(cap.enter(peer("192.0.2.9")).is_none(), "the others work");
+        drop(old);
+        assert_eq!(cap.free(), 0, "its place belongs to another");
+        drop((new, busy, fourth));
+        assert_eq!(cap.free(), 3);
     }
 }

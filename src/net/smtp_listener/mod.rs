@@ -1,11 +1,15 @@
 //! SMTP listener over TCP: drives a `ServerSession` for every connection and asks the connection's [`MailHandler`]
 //! for decisions.
 //!
-//! Connections are limited in all and per address, and every wait has a deadline, so that no client can exceed its
-//! share. Used by `dev`'s receiver, by the bounce receiver on port 25 and by submission.
+//! Connections are limited in all and per address, every wait has a deadline, and a connection that only waits for its
+//! client ends if a new one needs its place, so that no client can exceed its share. Used by `dev`'s receiver, by the
+//! bounce receiver on port 25 and by submission.
 
 mod connection;
+#[cfg(test)]
+mod eviction_tests;
 mod gate;
+mod progress;
 #[cfg(test)]
 mod submission_tests;
 #[cfg(test)]
@@ -98,6 +102,10 @@ pub struct Deadlines {
     pub failed_login: Duration,
     /// The whole session.
     pub session: Duration,
+    /// Time for a login or a transaction, after which the connection may be closed in favour of a new one.
+    pub silent: Duration,
+    /// Time for the next 20 KiB of a message, after which the connection may be closed in favour of a new one.
+    pub stalled: Duration,
 }
 
 impl Default for Deadlines {
@@ -112,6 +120,8 @@ impl Default for Deadlines {
             message: None,
             failed_login: Duration::from_secs(1),
             session: Duration::from_secs(3600),
+            silent: Duration::from_secs(2),
+            stalled: Duration::from_secs(20),
         }
     }
 }
@@ -201,11 +211,13 @@ struct Acceptor {
 impl Acceptor {
     async fn run(mut self) {
         let mut connections = JoinSet::new();
+        // Connections that lost their place need a moment to end.
+        let most = self.config.gate.max().saturating_mul(2);
         loop {
             tokio::select! {
                 _ = self.stopped.changed() => break,
                 Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept() => match accepted {
+                accepted = self.listener.accept(), if connections.len() < most => match accepted {
                     Ok((stream, peer)) => self.admit(stream, peer, &mut connections),
                     Err(error) => {
                         tracing::warn!(%error, "could not accept a connection");
@@ -223,7 +235,7 @@ impl Acceptor {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
-        let Some(pass) = self.config.gate.enter(peer.ip()) else {
+        let Some(place) = self.config.gate.enter(peer) else {
             return match self.config.tls {
                 ListenerTls::Implicit(_) => drop(stream),
                 ListenerTls::Off | ListenerTls::StartTls(_) => turn_away(stream, &self.config.session.hostname),
@@ -232,10 +244,9 @@ impl Acceptor {
         // Answers are small and clients wait for each one. With Nagle's algorithm they would wait for the client's
         // delayed ACK.
         let _ = stream.set_nodelay(true);
-        let connection =
-            Connection::new(stream, peer, &self.config, self.service.connected(peer), self.stopped.clone());
+        let handler = self.service.connected(peer);
+        let connection = Connection::new(stream, peer, place, &self.config, handler, self.stopped.clone());
         connections.spawn(async move {
-            let _pass = pass;
             if let Err(error) = connection.run().await {
                 tracing::debug!(%peer, %error, "an incoming SMTP session failed");
             }

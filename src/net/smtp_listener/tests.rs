@@ -33,7 +33,7 @@ impl MailHandler for Taker {
     }
 }
 
-fn config() -> ListenerConfig {
+pub(super) fn config() -> ListenerConfig {
     ListenerConfig {
         session: ServerConfig {
             hostname: "mx.test".to_owned(),
@@ -52,19 +52,19 @@ fn config() -> ListenerConfig {
     }
 }
 
-async fn listen(config: ListenerConfig) -> SmtpListener {
+pub(super) async fn listen(config: ListenerConfig) -> SmtpListener {
     SmtpListener::bind("127.0.0.1:0".parse().unwrap(), config, Arc::new(Taker)).await.unwrap()
 }
 
 /// A client that writes lines and reads the last line of each answer.
-struct Client<S>(BufReader<S>);
+pub(super) struct Client<S>(pub(super) BufReader<S>);
 
 async fn client_of(listener: &SmtpListener) -> Client<TcpStream> {
     Client(BufReader::new(TcpStream::connect(listener.local_addr()).await.unwrap()))
 }
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
-    async fn hear(&mut self) -> String {
+    pub(super) async fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).await.unwrap();
@@ -74,12 +74,12 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    async fn say(&mut self, text: &str) -> String {
+    pub(super) async fn say(&mut self, text: &str) -> String {
         self.0.write_all(text.as_bytes()).await.unwrap();
         self.hear().await
     }
 
-    async fn transact(&mut self, body: &str) -> String {
+    pub(super) async fn transact(&mut self, body: &str) -> String {
         assert!(self.say("EHLO me\r\n").await.starts_with("250 "));
         assert!(self.say("MAIL FROM:<>\r\n").await.starts_with("250 "));
         assert!(self.say("RCPT TO:<a@b.example>\r\n").await.starts_with("250 "));

@@ -6,7 +6,7 @@ use std::future::ready;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::keys::KeyPass;
+use super::logins::LoginPermit;
 use super::memory::Reservation;
 use super::{DevDoor, Submission};
 use crate::base::id::{AccountId, KeyId};
@@ -26,7 +26,7 @@ pub(super) struct Handler {
     /// Absent while a message is being accepted, and for good if that was aborted.
     session: Option<SmtpSession>,
     /// The account of the login, and the permit among the key's connections, if a key was used.
-    login: Option<(AccountId, Option<KeyPass>)>,
+    login: Option<(AccountId, Option<LoginPermit>)>,
     reservation: Option<Reservation>,
 }
 
@@ -79,7 +79,7 @@ impl Handler {
     fn logged_in(&mut self, account: AccountId, key: KeyId) -> Answer {
         // A connection that logs in again holds one permit.
         self.login = None;
-        let Some(pass) = self.submission.keys.enter(key) else {
+        let Some(pass) = self.submission.logins.enter(account, key, self.submission.gate.free()) else {
             if let Some(session) = &mut self.session {
                 session.forget();
             }

@@ -1,53 +1,99 @@
-//! Throttles failed logins by the client's address: an IPv4 address or an IPv6 /64.
-//!
-//! The key is checked first, and a valid key is always accepted, so failures of others from the same address lock out
-//! no one.
+//! Counts the connections on which each API key and each account has logged in. Each [`LoginPermit`] is one of them.
 
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use sha2::{Digest as _, Sha256};
+use crate::base::id::{AccountId, KeyId};
 
-use crate::domain::network::Network;
-use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
-
-/// Maximum number of stored addresses, some 10 MiB.
-const REMEMBERED_MAX: usize = 32_768;
-
-/// The failures.
-pub(super) struct FailedLogins {
-    table: Mutex<ThrottleTable>,
-    limit: usize,
+/// The counts.
+pub(super) struct Logins {
+    counts: Arc<Mutex<Counts>>,
+    max_per_key: usize,
+    max: usize,
 }
 
-impl FailedLogins {
-    /// Allows `limit` failures of one address in the throttle's window.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { table: Mutex::new(ThrottleTable::new(REMEMBERED_MAX)), limit }
+#[derive(Default)]
+struct Counts {
+    by_key: HashMap<KeyId, usize>,
+    by_account: HashMap<AccountId, usize>,
+}
+
+/// A permit for one connection of a key, released when it is dropped.
+pub(super) struct LoginPermit {
+    counts: Arc<Mutex<Counts>>,
+    account: AccountId,
+    key: KeyId,
+}
+
+impl Logins {
+    /// Allows `max_per_key` connections per key, of `max` in all.
+    pub(super) fn new(max_per_key: usize, max: usize) -> Self {
+        Self { counts: Arc::default(), max_per_key, max }
     }
 
-    /// Counts a failed login at `now`. Returns whether the address had used up its failures before.
-    pub(super) fn failed(&self, address: IpAddr, now: Duration) -> bool {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.attempt(key_of(address), self.limit, now).is_err()
+    /// Returns a permit for one more connection of `account` by `key`, if the limits allow it. With half of all
+    /// connections an account gets no more once only an eighth is `free`: the rest is for others.
+    pub(super) fn enter(&self, account: AccountId, key: KeyId, free: usize) -> Option<LoginPermit> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_key = counts.by_key.get(&key).copied().unwrap_or(0);
+        let of_account = counts.by_account.get(&account).copied().unwrap_or(0);
+        if of_key >= self.max_per_key || (of_account >= self.max / 2 && free < self.max / 8) {
+            return None;
+        }
+        counts.by_key.insert(key, of_key + 1);
+        counts.by_account.insert(account, of_account + 1);
+        Some(LoginPermit { counts: Arc::clone(&self.counts), account, key })
     }
 }
 
-fn key_of(address: IpAddr) -> ThrottleKey {
-    Sha256::digest(Network::of_client(address).to_string()).into()
+impl Drop for LoginPermit {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        decrease(&mut counts.by_key, self.key);
+        decrease(&mut counts.by_account, self.account);
+    }
+}
+
+fn decrease<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    let is_last = counts.get_mut(&key).is_none_or(|count| {
+        *count = count.saturating_sub(1);
+        *count == 0
+    });
+    if is_last {
+        counts.remove(&key);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::id::Ulid;
+
+    const ACCOUNT: AccountId = AccountId(Ulid([7; 16]));
+
+    fn key(number: u8) -> KeyId {
+        KeyId(Ulid([number; 16]))
+    }
 
     #[test]
-    fn an_address_is_throttled_until_its_failures_expire() {
-        let failed = FailedLogins::new(2);
-        let (one, same, other) = ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1");
-        let at = |address: &str, second| failed.failed(address.parse().unwrap(), Duration::from_secs(second));
-        assert!(!at(one, 0) && !at(same, 1) && at(one, 2) && !at(other, 2));
-        assert!(!at(one, 900));
+    fn each_key_has_its_own_count_and_permits_are_released() {
+        let logins = Logins::new(2, 100);
+        let first = logins.enter(ACCOUNT, key(1), 50).unwrap();
+        let _second = logins.enter(ACCOUNT, key(1), 50).unwrap();
+        assert!(logins.enter(ACCOUNT, key(1), 50).is_none() && logins.enter(ACCOUNT, key(2), 50).is_some());
+        drop(first);
+        assert!(logins.enter(ACCOUNT, key(1), 50).is_some());
+        assert_eq!(logins.counts.lock().unwrap().by_key.len(), 1);
+    }
+
+    #[test]
+    fn an_account_with_half_of_all_connections_leaves_the_last_eighth_to_others() {
+        let logins = Logins::new(100, 16);
+        let held: Vec<_> = (0..8).map(|number| logins.enter(ACCOUNT, key(number), 1).unwrap()).collect();
+        assert!(logins.enter(ACCOUNT, key(9), 1).is_none());
+        assert!(logins.enter(AccountId(Ulid([8; 16])), key(9), 1).is_some());
+        assert!(logins.enter(ACCOUNT, key(9), 2).is_some(), "no other needs them");
+        drop(held);
+        assert!(logins.counts.lock().unwrap().by_account.is_empty());
     }
 }

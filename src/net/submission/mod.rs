@@ -3,8 +3,8 @@
 //! `app` creates one [`Submission`] for all listeners. Each connection has a handler ([`handler`]) that calls the
 //! engine's session. Throttles, connections per key and memory are counted here, over all connections.
 
+mod failed_logins;
 mod handler;
-mod keys;
 mod logins;
 mod memory;
 
@@ -17,9 +17,9 @@ use crate::domain::limits::MESSAGE_BYTES;
 use crate::engine::Engine;
 use crate::net::smtp_listener::{ConnectionCap, Deadlines, ListenerConfig, ListenerTls, MailHandler, MailService};
 use crate::smtp::server::{LoginRule, ServerConfig, ServerKind, SubmissionRules};
+use failed_logins::FailedLogins;
 use handler::Handler;
-use keys::Keys;
-use logins::FailedLogins;
+use logins::Logins;
 use memory::Memory;
 
 /// Maximum size in bytes of all copies of one message together.
@@ -70,7 +70,7 @@ pub struct Submission {
     hostname: String,
     limits: SubmissionLimits,
     gate: ConnectionCap,
-    keys: Keys,
+    logins: Logins,
     failed_logins: FailedLogins,
     memory: Arc<Mutex<Memory>>,
 }
@@ -90,7 +90,7 @@ impl Submission {
             engine,
             hostname: hostname.to_owned(),
             gate: ConnectionCap::new(limits.connections, limits.connections_per_address),
-            keys: Keys::new(limits.connections_per_key),
+            logins: Logins::new(limits.connections_per_key, limits.connections),
             failed_logins: FailedLogins::new(limits.failed_logins),
             memory: Arc::default(),
             limits,

@@ -132,6 +132,11 @@ impl ServerSession {
         }
     }
 
+    /// Returns whether the client's transaction has a recipient, or its message is being received.
+    pub fn has_recipients(&self) -> bool {
+        matches!(self.stage, Stage::Data(_)) || self.transaction.as_ref().is_some_and(Transaction::has_recipients)
+    }
+
     /// Takes the 4xx and 5xx answers of a submission given since the last call.
     pub fn take_refused(&mut self) -> Vec<RefusedCommand> {
         std::mem::take(&mut self.refused)

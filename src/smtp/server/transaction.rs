@@ -20,6 +20,10 @@ impl Transaction {
         self.sender.path.as_ref().map(Path::to_string).unwrap_or_default()
     }
 
+    pub(super) fn has_recipients(&self) -> bool {
+        !self.recipients.is_empty()
+    }
+
     /// Returns whether `recipient` is the same mailbox as an accepted one, compared as suppressions are.
     fn has(&self, recipient: &Path) -> bool {
         let key = mailbox(recipient);

@@ -1,0 +1,92 @@
+//! Progress of a client on its connection: it determines when a new connection may take the place.
+//!
+//! Commands alone are no progress, and neither are bytes that trickle: a client that sends NOOP every second would
+//! otherwise keep its place for good.
+
+use tokio::time::Instant;
+
+use super::Deadlines;
+
+/// Number of bytes of a message that count as progress: 1 KiB/s over the usual time, the minimum rate of an HTTP body.
+const MOVED: usize = 20 * 1024;
+
+/// The progress of one connection.
+#[derive(Debug)]
+pub(super) struct Progress {
+    since: Instant,
+    moved: usize,
+    /// Whether the next transaction is progress. Only a message earns that, not RSET.
+    is_fresh: bool,
+    is_in_transaction: bool,
+}
+
+impl Progress {
+    /// Begins with the connection.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, moved: 0, is_fresh: true, is_in_transaction: false }
+    }
+
+    /// Notes a login or the end of a message.
+    pub(super) fn achieved(&mut self, now: Instant) {
+        *self = Self::new(now);
+    }
+
+    /// Notes whether the session has accepted a recipient of the current transaction.
+    pub(super) fn in_transaction(&mut self, is_in_transaction: bool, now: Instant) {
+        if is_in_transaction && std::mem::take(&mut self.is_fresh) {
+            (self.since, self.moved) = (now, 0);
+        }
+        self.is_in_transaction = is_in_transaction;
+    }
+
+    /// Notes received bytes of a message.
+    pub(super) fn received(&mut self, count: usize, now: Instant) {
+        self.moved += count;
+        if self.moved >= MOVED {
+            (self.since, self.moved) = (now, 0);
+        }
+    }
+
+    /// Returns the time from which the connection may be closed for another while it waits for its client.
+    pub(super) fn evictable_at(&self, deadlines: &Deadlines) -> Instant {
+        self.since + if self.is_in_transaction { deadlines.stalled } else { deadlines.silent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_logins_transactions_and_bytes_of_messages_extend_the_time() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut progress = Progress::new(began);
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(2));
+        progress.achieved(at(1));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(3));
+        progress.in_transaction(true, at(10));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(30));
+        progress.received(MOVED - 1, at(15));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(30));
+        progress.received(1, at(16));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(36));
+    }
+
+    #[test]
+    fn a_transaction_that_was_reset_gives_no_more_time() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut progress = Progress::new(began);
+        progress.in_transaction(true, at(1));
+        progress.in_transaction(false, at(5));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(3));
+        progress.in_transaction(true, at(6));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(21));
+        progress.achieved(at(7));
+        progress.in_transaction(true, at(100));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(120), "a message earned the next transaction");
+    }
+}

@@ -61,8 +61,8 @@ pub fn expired() -> Bounce {
 
 /// Returns the failure for content that can't be read from our own disk at the moment.
 pub fn content_unreadable() -> Bounce {
-    let advice = "Nothing to do: the message's content could not be read from this service's disk. It is tried again \
-                  for an hour.";
+    let advice = "Nothing to do: the message's content could not be read from this service's disk. Postrider \
+                  retries for an hour.";
     soft(Category::ContentUnreadable, "4.3.0", "local-content-unreadable", advice.to_owned())
 }
 

@@ -278,7 +278,7 @@ fn unexplained(status: Option<String>, source: BounceSource, is_final: bool) -> 
     let (kind, rule, advice) = if is_final {
         (BounceKind::Undetermined, "unexplained", "Read the receiver's answer: its reason has no known form.")
     } else {
-        (BounceKind::Soft, "unexplained-transient", "Nothing to do: the message is tried again.")
+        (BounceKind::Soft, "unexplained-transient", "Nothing to do: Postrider retries the message.")
     };
     let category = Category::Other.as_str().to_owned();
     Bounce { kind, category, status, source, rule: rule.to_owned(), advice: advice.to_owned(), suppressed: false }

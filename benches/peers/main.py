@@ -102,7 +102,7 @@ def _head(options: argparse.Namespace, task: Task, rounds: list[list[Row]], ceil
     return [
         f"{options.messages} messages of {letters.bytes:.0f} bytes (zstd {ratio}) from {options.clients} clients, "
         f"{options.rounds} rounds, median (least–most), on {_machine()}.",
-        f"Straight into the sink the load brings {ceiling:.0f}/s, and it was at most "
+        f"The load generator alone sends {ceiling:.0f}/s to the sink, and it was at most "
         f"{max(row.client_busy for row in rows):.0%} busy; {disk}.",
     ]
 

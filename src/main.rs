@@ -39,8 +39,8 @@ fn standby(config: Config, options: StandbyOptions) -> Exit {
 }
 
 fn report(ended: Result<Exit, CliError>) -> Exit {
-    ended.unwrap_or_else(|trouble| {
-        eprintln!("{trouble}");
-        trouble.exit()
+    ended.unwrap_or_else(|cli_error| {
+        eprintln!("{cli_error}");
+        cli_error.exit()
     })
 }

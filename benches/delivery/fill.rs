@@ -154,7 +154,7 @@ impl Pattern {
             end: TransferEnd::Delivered,
             facts,
             provider: None,
-            chance: [0; 4],
+            random: [0; 4],
             transcript: None,
             others: Vec::new(),
         };

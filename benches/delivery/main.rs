@@ -43,8 +43,8 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 
 /// Any failure of the benchmark itself; it ends the run.
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-type Outcome<T> = Result<T, Fault>;
+type BenchError = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, BenchError>;
 
 /// Fill the real binary's queue and report the cost of delivery.
 #[derive(Parser, Clone)]

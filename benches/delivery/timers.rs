@@ -49,9 +49,9 @@ impl Op for Arm {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         for number in self.numbers.0..self.numbers.1 {
             let due = self.begin + Duration::from_millis(number.wrapping_mul(STRIDE) % MONTH_MS);
-            let mut chance = [0; 10];
-            chance[..8].copy_from_slice(&number.to_be_bytes());
-            tables.arm(Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid::new(self.begin, chance)));
+            let mut random = [0; 10];
+            random[..8].copy_from_slice(&number.to_be_bytes());
+            tables.arm(Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid::new(self.begin, random)));
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ const WORDS: &str = "the your order has been shipped and will arrive on Monday p
     return label printed enclosed keep receipt warranty two years support hours weekdays morning evening holiday notice";
 
 /// Messages of one size.
-pub(crate) struct Letters {
+pub(crate) struct MessageBodies {
     /// Each from `"from":` to the closing brace, as JSON.
     encoded: Vec<String>,
     /// Each as a complete message without its To field, dot-stuffed and with the end of data.
@@ -35,19 +35,19 @@ pub(crate) struct Letters {
     pub(crate) ratio: f64,
 }
 
-impl Letters {
+impl MessageBodies {
     /// Creates messages of `kilobytes` KB: a quarter is text, the rest HTML.
     pub(crate) fn new(kilobytes: usize) -> Outcome<Self> {
         let wanted = kilobytes * 1024;
         let (mut encoded, mut messages, mut bytes, mut compressed) = (Vec::new(), Vec::new(), 0, 0);
         for seed in 0..VARIETY {
-            let mut chance = Chance(seed);
-            let text = text(&mut chance, wanted / 4);
-            let html = html(&mut chance, wanted - text.len().min(wanted));
+            let mut rng = Rng(seed);
+            let text = text(&mut rng, wanted / 4);
+            let html = html(&mut rng, wanted - text.len().min(wanted));
             bytes += text.len() + html.len();
             compressed += zstd::bulk::compress(format!("{text}{html}").as_bytes(), ZSTD_LEVEL)?.len();
             messages.push(message(&text, &html));
-            encoded.push(fields(&mut chance, &text, &html)?);
+            encoded.push(fields(&mut rng, &text, &html)?);
         }
         Ok(Self { bytes: bytes / encoded.len(), ratio: bytes as f64 / compressed as f64, encoded, messages })
     }
@@ -100,11 +100,11 @@ fn wrapped(text: &str) -> String {
     out
 }
 
-fn fields(chance: &mut Chance, text: &str, html: &str) -> Outcome<String> {
+fn fields(rng: &mut Rng, text: &str, html: &str) -> Outcome<String> {
     let object = serde_json::json!({
         "from": format!("orders@{SENDING_DOMAIN}"),
         "from_name": "The Shop at the Corner",
-        "subject": format!("Your order {} is on its way", chance.reference()),
+        "subject": format!("Your order {} is on its way", rng.reference()),
         "text": text,
         "html": html,
     });
@@ -112,23 +112,23 @@ fn fields(chance: &mut Chance, text: &str, html: &str) -> Outcome<String> {
     Ok(encoded.trim_start_matches('{').to_owned())
 }
 
-fn text(chance: &mut Chance, bytes: usize) -> String {
-    let mut out = format!("Dear {},\n\n", chance.name());
+fn text(rng: &mut Rng, bytes: usize) -> String {
+    let mut out = format!("Dear {},\n\n", rng.name());
     while out.len() < bytes {
-        let _ = write!(out, "{}.\n{}  {}\n", chance.words(12), chance.reference(), chance.price());
+        let _ = write!(out, "{}.\n{}  {}\n", rng.words(12), rng.reference(), rng.price());
     }
     out
 }
 
-fn html(chance: &mut Chance, bytes: usize) -> String {
+fn html(rng: &mut Rng, bytes: usize) -> String {
     const END: &str = "</p></body></html>\n";
     let mut out = format!(
         "<!doctype html><html><body style=\"margin:0;background:#f6f6f6\"><p>Dear {}, {}.</p><table width=\"600\">\n",
-        chance.name(),
-        chance.words(10)
+        rng.name(),
+        rng.words(10)
     );
     loop {
-        let row = table_row(chance);
+        let row = table_row(rng);
         if out.len() + row.len() + END.len() > bytes {
             break;
         }
@@ -136,16 +136,16 @@ fn html(chance: &mut Chance, bytes: usize) -> String {
     }
     out.push_str("</table><p>");
     while out.len() + END.len() < bytes {
-        let _ = write!(out, "{} ", chance.words(1));
+        let _ = write!(out, "{} ", rng.words(1));
     }
     out.push_str(END);
     out
 }
 
-fn table_row(chance: &mut Chance) -> String {
+fn table_row(rng: &mut Rng) -> String {
     const CELL: &str = "style=\"padding:8px 12px;border-bottom:1px solid #e5e5e5;font:14px Arial,sans-serif\"";
-    let (item, note) = (chance.words(5), chance.words(9));
-    let (reference, price, token) = (chance.reference(), chance.price(), chance.token());
+    let (item, note) = (rng.words(5), rng.words(9));
+    let (reference, price, token) = (rng.reference(), rng.price(), rng.token());
     format!(
         "<tr><td {CELL}><a href=\"https://shop.{SENDING_DOMAIN}/o/{reference}?t={token}\">{item}</a></td>\
          <td {CELL}>{note}</td><td {CELL}>{price}</td></tr>\n"
@@ -153,9 +153,9 @@ fn table_row(chance: &mut Chance) -> String {
 }
 
 /// A seeded generator (splitmix64), so that every run sends the same messages.
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::body::Letters;
+use crate::body::MessageBodies;
 use crate::smtp::SmtpSession;
 use crate::tls::Tls;
-use crate::{Fault, Outcome};
+use crate::{BenchError, Outcome};
 
 /// Maximum time of an answer, even on a loaded machine.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ pub(crate) struct Load {
     /// Messages per request: the recipients of one SMTP transaction.
     pub(crate) each: usize,
     pub(crate) key: String,
-    pub(crate) letters: Arc<Letters>,
+    pub(crate) bodies: Arc<MessageBodies>,
     pub(crate) recipients: Recipients,
     pub(crate) clients: usize,
     /// Range of message numbers.
@@ -101,7 +101,7 @@ impl Load {
 
     fn write_request(&self, number: usize, body: &mut Vec<u8>, request: &mut Vec<u8>) {
         body.clear();
-        self.letters.write(number, &self.recipients.of(number), body);
+        self.bodies.write(number, &self.recipients.of(number), body);
         request.clear();
         let head = format!(
             "POST /v1/messages HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\
@@ -191,7 +191,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Returns the answer as an error of `what`.
-    pub(crate) fn fault(&self, what: &str) -> Fault {
+    pub(crate) fn fault(&self, what: &str) -> BenchError {
         format!("{what} answered {}: {}", self.status, String::from_utf8_lossy(&self.body)).into()
     }
 }

@@ -36,8 +36,8 @@ use calibration::Calibration;
 use scenario::{Bench, Point, Work};
 
 /// Any failure of the benchmark itself; it ends the run.
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-type Outcome<T> = Result<T, Fault>;
+type BenchError = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, BenchError>;
 
 /// Load the real binary over HTTP and report the cost of a message.
 #[derive(Parser, Clone)]
@@ -139,15 +139,15 @@ impl Options {
     }
 
     /// Returns the protocols, with the number of recipients of a request.
-    fn ways(&self) -> Vec<(Door, usize)> {
-        let mut ways = Vec::new();
+    fn routes(&self) -> Vec<(Door, usize)> {
+        let mut routes = Vec::new();
         for &door in &self.doors {
             match door {
-                Door::Http | Door::Https => ways.push((door, 1)),
-                Door::Smtps => ways.extend(self.recipients.iter().map(|&recipients| (door, usize::from(recipients)))),
+                Door::Http | Door::Https => routes.push((door, 1)),
+                Door::Smtps => routes.extend(self.recipients.iter().map(|&recipients| (door, usize::from(recipients)))),
             }
         }
-        ways
+        routes
     }
 
     /// Returns the rows to run, cheapest scenario first.
@@ -156,7 +156,7 @@ impl Options {
         for work in [Work::Accept, Work::Deliver] {
             for &kilobytes in &self.kilobytes {
                 for (&clients, &stored) in self.clients.iter().flat_map(|c| self.stored.iter().map(move |s| (c, s))) {
-                    for (door, recipients) in self.ways() {
+                    for (door, recipients) in self.routes() {
                         plan.push(Point { work, kilobytes, clients, door, recipients, stored });
                     }
                 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::body::Letters;
+use crate::body::MessageBodies;
 use crate::calibration::{Calibration, Floor};
 use crate::client::{Beside, Load, Protocol, Recipients};
 use crate::dns::{self, NameServer};
@@ -79,23 +79,23 @@ pub(crate) struct Bench {
     options: Options,
     names: NameServer,
     sink: Option<Sink>,
-    letters: HashMap<usize, Arc<Letters>>,
+    bodies: HashMap<usize, Arc<MessageBodies>>,
 }
 
 impl Bench {
     pub(crate) fn prepare(options: &Options, plan: &[Point]) -> Outcome<Self> {
         let delivers = plan.iter().any(|point| point.work == Work::Deliver);
         let sink = if delivers { Some(Sink::start(options.smtp_sink.as_deref())?) } else { None };
-        let mut letters = HashMap::new();
+        let mut bodies = HashMap::new();
         for point in plan {
-            letters.insert(point.kilobytes, Arc::new(Letters::new(point.kilobytes)?));
+            bodies.insert(point.kilobytes, Arc::new(MessageBodies::new(point.kilobytes)?));
         }
-        Ok(Self { options: options.clone(), names: NameServer::start()?, sink, letters })
+        Ok(Self { options: options.clone(), names: NameServer::start()?, sink, bodies })
     }
 
     /// Returns messages by size in KB.
-    pub(crate) fn bodies(&self) -> Vec<(usize, &Letters)> {
-        let mut bodies: Vec<_> = self.letters.iter().map(|(size, letters)| (*size, letters.as_ref())).collect();
+    pub(crate) fn bodies(&self) -> Vec<(usize, &MessageBodies)> {
+        let mut bodies: Vec<_> = self.bodies.iter().map(|(size, bodies)| (*size, bodies.as_ref())).collect();
         bodies.sort_by_key(|(size, _)| *size);
         bodies
     }
@@ -194,7 +194,7 @@ impl Bench {
             protocol,
             each: point.recipients,
             key: server.key.clone(),
-            letters: Arc::clone(self.letters.get(&point.kilobytes).ok_or("no letters of this size")?),
+            bodies: Arc::clone(self.bodies.get(&point.kilobytes).ok_or("no bodies of this size")?),
             recipients: Recipients { domain: domain.to_owned(), sites: usize::from(self.options.sites) },
             clients: point.clients,
             numbers,

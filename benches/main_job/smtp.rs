@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 use crate::body::SENDING_DOMAIN;
 use crate::client::{ANSWER_DEADLINE, Load};
 use crate::tls::Tls;
-use crate::{Fault, Outcome};
+use crate::{BenchError, Outcome};
 
 /// A session that has logged in.
 pub(crate) struct SmtpSession {
@@ -37,7 +37,7 @@ impl SmtpSession {
         }
         envelope.push_str("DATA\r\n");
         let mut message = Vec::new();
-        load.letters.write_mime(numbers.start, &load.recipients.of(numbers.start), &mut message);
+        load.bodies.write_mime(numbers.start, &load.recipients.of(numbers.start), &mut message);
         let exchange = async {
             self.stream.write_all(envelope.as_bytes()).await?;
             self.stream.flush().await?;
@@ -70,6 +70,6 @@ impl SmtpSession {
                 break;
             }
         }
-        if line.starts_with(code) { Ok(()) } else { Err(Fault::from(format!("{code} was expected: {line}"))) }
+        if line.starts_with(code) { Ok(()) } else { Err(BenchError::from(format!("{code} was expected: {line}"))) }
     }
 }

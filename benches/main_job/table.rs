@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::body::Letters;
+use crate::body::MessageBodies;
 use crate::calibration::{Calibration, micros};
 use crate::row::Row;
 
@@ -37,13 +37,13 @@ accept rows: the recipients' domains do not resolve, so nothing is delivered; th
 deliver rows: CPU and bytes run until smtp-sink has every message and no message is queued or deferred.
 CPU ms, client ms, write KB, device KB, flush, sync: per message. SU: CPU over the CPU of one RSA-2048 signature.
 write KB: write_bytes of the process, far too high for preallocated files. device KB: the whole device, others' writes
-included. flush: the device's cache flushes. sync: the server's own counter. `-`: not told here. ckpts: checkpoints of
+included. flush: the device's cache flushes. sync: the server's own counter. `-`: not measured. ckpts: checkpoints of
 the store within the row. A row of 16 clients with several of them shows whether they hold up answers.
 `!` after a row: the CPU's unit moved by more than 15 % meanwhile; measure it again.
 ";
 
 /// Returns the whole report.
-pub(crate) fn render(first: &Calibration, bodies: &[(usize, &Letters)], rows: &[Row]) -> String {
+pub(crate) fn render(first: &Calibration, bodies: &[(usize, &MessageBodies)], rows: &[Row]) -> String {
     let mut out = String::from("\n");
     let _ = writeln!(
         out,
@@ -52,8 +52,8 @@ pub(crate) fn render(first: &Calibration, bodies: &[(usize, &Letters)], rows: &[
         micros(first.sync),
         first.flushes_per_sync
     );
-    for (kilobytes, letters) in bodies {
-        let _ = writeln!(out, "{kilobytes} KB: {} bytes of text and html, zstd {:.1}:1", letters.bytes, letters.ratio);
+    for (kilobytes, bodies) in bodies {
+        let _ = writeln!(out, "{kilobytes} KB: {} bytes of text and html, zstd {:.1}:1", bodies.bytes, bodies.ratio);
     }
     out.push('\n');
     let lines: Vec<[String; COLUMNS]> =
@@ -75,19 +75,19 @@ fn cells(row: &Row) -> [String; COLUMNS] {
         format!("{}{mark}", row.point.label()),
         row.messages.to_string(),
         format!("{:.0}", row.accept_rate()),
-        told(row.delivery_rate(), 0),
+        cell(row.delivery_rate(), 0),
         millis(row.answers.at(0.50)),
         millis(row.answers.at(0.99)),
         millis(row.answers.at(0.999)),
         millis(row.answers.at(1.0)),
-        told(row.checkpoints, 0),
+        cell(row.checkpoints, 0),
         format!("{:.3}", row.cpu_ms()),
         format!("{:.2}", row.sign_units()),
         format!("{:.3}", row.client_ms()),
         format!("{:.1}", row.written_kb()),
-        told(row.device_kb(), 1),
-        told(row.flushes(), 2),
-        told(row.syncs(), 2),
+        cell(row.device_kb(), 1),
+        cell(row.flushes(), 2),
+        cell(row.syncs(), 2),
         row.signatures.to_string(),
         megabytes(row.idle_kb),
         megabytes(row.peak_kb),
@@ -95,7 +95,7 @@ fn cells(row: &Row) -> [String; COLUMNS] {
     ]
 }
 
-fn told(value: Option<f64>, decimals: usize) -> String {
+fn cell(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 

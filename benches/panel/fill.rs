@@ -29,7 +29,7 @@ use crate::{Outcome, bulk, letters, note};
 const AT_ONCE: u64 = 2000;
 const MONTH: Duration = Duration::from_secs(29 * 24 * 3600);
 /// One of this many delivered messages is sent to the webhook.
-const TOLD_EVERY: u64 = 10;
+const DELIVERY_EVERY: u64 = 10;
 
 /// Template of the copies.
 pub(crate) struct Pattern {
@@ -82,9 +82,9 @@ impl Writing {
     /// Returns an identifier with the message's own time.
     fn next_id(&mut self) -> Ulid {
         self.used += 1;
-        let mut chance = [0; 10];
-        chance[..8].copy_from_slice(&(self.number * 16 + self.used).to_be_bytes());
-        Ulid::new(self.row.created_at, chance)
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&(self.number * 16 + self.used).to_be_bytes());
+        Ulid::new(self.row.created_at, random)
     }
 }
 
@@ -181,14 +181,14 @@ impl Fill {
         let mut counts: OutcomeCounts = tables.row(&key)?.unwrap_or_default();
         counts.count(kind, bounce.as_ref());
         tables.put(&key, &counts);
-        if kind == EventType::Delivered && writing.number.is_multiple_of(TOLD_EVERY) {
-            self.tell(tables, writing, id, kind);
+        if kind == EventType::Delivered && writing.number.is_multiple_of(DELIVERY_EVERY) {
+            self.write_delivery(tables, writing, id, kind);
         }
         Ok(())
     }
 
     /// Writes a webhook's delivery of an event, with its one attempt.
-    fn tell(&self, tables: &mut Tables<'_>, writing: &mut Writing, event: EventId, kind: EventType) {
+    fn write_delivery(&self, tables: &mut Tables<'_>, writing: &mut Writing, event: EventId, kind: EventType) {
         let (account, endpoint) = (self.account, self.endpoint);
         let (delivery, created_at) = (DeliveryId(writing.next_id()), writing.row.created_at);
         let state = delivery::State { created_at, attempts: 1, stage: delivery::Stage::Delivered };

@@ -28,8 +28,8 @@ use clap::Parser;
 use crate::instance::Instance;
 
 /// Any failure of the benchmark itself; it ends the run.
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-type Outcome<T> = Result<T, Fault>;
+type BenchError = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, BenchError>;
 
 /// Fill a store and report the cost of the panel's pages.
 #[derive(Parser, Clone)]

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 
 /// Any failure of the benchmark itself; it ends the run.
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-type Outcome<T> = Result<T, Fault>;
+type BenchError = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, BenchError>;
 
 /// Load the real binary with webhooks and report the cost of a delivery.
 #[derive(Parser, Clone)]

@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn a_refusal_shows_the_api_s_message_and_every_field() {
         let body = r#"{"message": "Not valid.", "code": "validation_failed", "errors": {"name": ["is required"]}}"#;
-        let trouble = asked(422, body).unwrap_err();
-        assert_eq!(trouble.exit(), Exit::Refused);
+        let cli_error = asked(422, body).unwrap_err();
+        assert_eq!(cli_error.exit(), Exit::Refused);
         assert_eq!(
-            trouble.to_string(),
+            cli_error.to_string(),
             "postrider: cannot list the keys\n  Not valid.\n  name: is required\n  Correct the named fields and try again."
         );
         let stopping = asked(503, r#"{"message": "Restarting.", "code": "shutting_down"}"#).unwrap_err();
@@ -216,8 +216,11 @@ mod tests {
         let ask = || AdminClient::new(dir.path()).ask(Ask::get("list the keys", "/v1/keys", None)).unwrap_err();
         assert_eq!(ask().exit(), Exit::Unreachable);
         drop(std::os::unix::net::UnixListener::bind(dir.path().join(SOCKET_NAME)).unwrap());
-        let trouble = ask();
-        assert_eq!(trouble.exit(), Exit::Unreachable);
-        assert!(trouble.to_string().contains(SOCKET_NAME) && trouble.to_string().lines().count() == 3, "{trouble}");
+        let cli_error = ask();
+        assert_eq!(cli_error.exit(), Exit::Unreachable);
+        assert!(
+            cli_error.to_string().contains(SOCKET_NAME) && cli_error.to_string().lines().count() == 3,
+            "{cli_error}"
+        );
     }
 }

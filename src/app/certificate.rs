@@ -46,15 +46,15 @@ impl Certificate {
     /// # Errors
     /// Files that can't be used. An unreachable authority is not an error: it is retried.
     pub(super) fn of(config: &Config, names: Arc<dyn HostAddresses>) -> Result<Option<Self>, CliError> {
-        let trouble =
+        let cli_error =
             |why: &dyn std::fmt::Display| CliError::new(Exit::Failed, "cannot set up TLS", why.to_string(), "");
         let (presented, challenges, keeper) = match &config.http.tls {
             Tls::Off => return Ok(None),
             Tls::Files { certificate, key } => return Self::of_files(certificate, key).map(Some),
             Tls::Acme(acme) => {
-                let roots = tls::trusted_roots(acme.extra_roots.as_deref()).map_err(|fault| trouble(&fault))?;
+                let roots = tls::trusted_roots(acme.extra_roots.as_deref()).map_err(|fault| cli_error(&fault))?;
                 let acme = Acme::new(settings(config, acme), &config.data_dir, roots, names);
-                let acme = acme.map_err(|why| trouble(&why))?;
+                let acme = acme.map_err(|why| cli_error(&why))?;
                 (Arc::clone(acme.presented()), Arc::clone(acme.challenges()), Keeper::Authority(Box::new(acme)))
             }
         };

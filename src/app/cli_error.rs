@@ -67,8 +67,12 @@ mod tests {
 
     #[test]
     fn an_error_has_one_line_each_for_action_reason_and_remedy() {
-        let trouble = CliError::new(Exit::NotFound, "cannot show the domain", "it does not exist", "List the domains.");
-        assert_eq!(trouble.to_string(), "postrider: cannot show the domain\n  it does not exist\n  List the domains.");
-        assert_eq!(trouble.exit(), Exit::NotFound);
+        let cli_error =
+            CliError::new(Exit::NotFound, "cannot show the domain", "it does not exist", "List the domains.");
+        assert_eq!(
+            cli_error.to_string(),
+            "postrider: cannot show the domain\n  it does not exist\n  List the domains."
+        );
+        assert_eq!(cli_error.exit(), Exit::NotFound);
     }
 }

@@ -41,7 +41,7 @@ use crate::base::time::Timestamp;
 use crate::engine::ports::Resolve;
 use crate::engine::receive::Receiver;
 use crate::engine::replica::{Active, Replication};
-use crate::engine::{Engine, InHouse};
+use crate::engine::{CaptureRoute, Engine};
 use crate::http::dev::Dev;
 use crate::http::meters::RequestMeters;
 use crate::http::metrics::Process;
@@ -67,7 +67,7 @@ pub struct DevParts {
     /// State of the routes under `/dev`.
     pub routes: Arc<Dev>,
     /// Selects the mail that is captured.
-    pub in_house: Arc<InHouse>,
+    pub capture: Arc<CaptureRoute>,
     /// Delayed reports of the simulator.
     pub reporter: Arc<Reporter>,
 }
@@ -84,7 +84,7 @@ pub struct Daemon {
     bounces: Bounces,
     /// The listeners of SMTP submission.
     pub(super) submission: Submission,
-    pump: JoinHandle<Result<(), StoreError>>,
+    dispatcher: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
     certificate: Option<RenewalTask>,
     replica: Option<Active>,
@@ -113,7 +113,7 @@ impl Daemon {
         let resolver = resolver(config, &guard, clock, entropy, dev.is_some())?;
         let engine = engine(config, &ground, Arc::clone(&resolver) as _, dev.is_some(), replication)?;
         let run_marker = alerts::begin_run(&engine).await.map_err(|error| broken("alerts", &error))?;
-        let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
+        let (capture, dev) = dev.map(|parts| (parts.capture, (parts.routes, parts.reporter))).unzip();
         let (dev_routes, reporter) = dev.unzip();
         let (stop, stopped) = watch::channel(false);
         let tables = egress_routes::tables(config)?;
@@ -125,7 +125,7 @@ impl Daemon {
         }
         let hooks_guard = Arc::clone(&webhooks.guard);
         oidc::attach(config, &engine, &webhooks)?;
-        let pump = dispatcher::dispatcher(config, &engine, resolver, &guard, webhooks, in_house, tables)?;
+        let dispatcher = dispatcher::dispatcher(config, &engine, resolver, &guard, webhooks, capture, tables)?;
         let (api, service) = web::service(config, &engine, hooks_guard, dev_routes)?;
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(config));
@@ -149,7 +149,7 @@ impl Daemon {
         // Start the renewal last, so that no request is in flight if an earlier step fails.
         let certificate = certificate.map(Certificate::keep);
         let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
-        let pump = tokio::spawn(dispatcher::run_when_permitted(shared, pump, stopped));
+        let dispatcher = tokio::spawn(dispatcher::run_when_permitted(shared, dispatcher, stopped));
         tokio::spawn(super::store_size::note(Arc::downgrade(&engine)));
         Ok(Self {
             engine,
@@ -159,7 +159,7 @@ impl Daemon {
             metrics,
             bounces,
             submission,
-            pump,
+            dispatcher,
             stop,
             certificate,
             replica,
@@ -211,7 +211,7 @@ impl Daemon {
                 },
                 _ = self.engine.store.health().failed() => return Reason::StoreFailed,
                 () = &mut deposed => return Reason::Deposed,
-                ended = &mut self.pump => {
+                ended = &mut self.dispatcher => {
                     tracing::error!(?ended, "dispatcher ended; stopping because nothing would be sent");
                     return Reason::PumpEnded;
                 }
@@ -231,7 +231,7 @@ impl Daemon {
 
     /// Stops in order: no new requests, no new attempts, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, metrics, bounces, submission, pump, stop, certificate, replica, .. } = self;
+        let Self { engine, api, http, metrics, bounces, submission, dispatcher, stop, certificate, replica, .. } = self;
         let began = tokio::time::Instant::now();
         // A failed store can't record outcomes. Abort the work in flight, so that less of it is sent twice.
         let grace = if engine.store.health().failure().is_some() { LAST_WORDS } else { GRACE };
@@ -245,7 +245,7 @@ impl Daemon {
         }
         let wire = async {
             // A dispatcher that has ended must not be polled again.
-            let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
+            let pumped = async { if dispatcher.is_finished() { None } else { Some(dispatcher.await) } };
             let mail = async { tokio::join!(bounces.shut_down(grace), submission.shut_down(grace)) };
             let (finished, pumped, _) = tokio::join!(http.shutdown(grace), pumped, mail);
             // Stop the metrics last, so that the shutdown can be monitored.

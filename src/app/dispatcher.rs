@@ -9,9 +9,9 @@ use super::config::Config;
 use super::daemon::broken;
 use super::egress_routes;
 use super::webhooks::Webhooks;
-use crate::engine::dispatcher::Pump;
+use crate::engine::dispatcher::Dispatcher;
 use crate::engine::replica::{Active, Shared};
-use crate::engine::{Engine, InHouse, Tables};
+use crate::engine::{CaptureRoute, Engine, Tables};
 use crate::net::dns::{HostAddresses, Resolver};
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::network_guard::Guard;
@@ -27,9 +27,9 @@ pub(super) fn dispatcher(
     resolver: Arc<Resolver>,
     guard: &Arc<Guard>,
     webhooks: Webhooks,
-    in_house: Option<Arc<InHouse>>,
+    capture: Option<Arc<CaptureRoute>>,
     tables: Tables,
-) -> Result<Pump, CliError> {
+) -> Result<Dispatcher, CliError> {
     let delivery_roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
     let delivery_roots = delivery_roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
     let transmitter = Transmitter::new(delivery_roots.clone()).map_err(|error| broken("TLS for delivery", &error))?;
@@ -39,14 +39,14 @@ pub(super) fn dispatcher(
     let post = Arc::new(HttpPost::new(roots, webhooks.names, webhooks.guard, post::DEADLINE));
     let port = config.delivery.mta_sts_port;
     let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
-    let ways = egress_routes::ways(config, in_house)?;
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, ways, tables))
+    let routes = egress_routes::egress_routes(config, capture)?;
+    Ok(Dispatcher::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, routes, tables))
 }
 
 /// Runs the dispatcher once the previous holder of the log can't send mail any more.
 pub(super) async fn run_when_permitted(
     replica: Option<Arc<Shared>>,
-    pump: Pump,
+    dispatcher: Dispatcher,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), StoreError> {
     if let Some(shared) = replica {
@@ -58,5 +58,5 @@ pub(super) async fn run_when_permitted(
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
     }
-    pump.run(stopped).await
+    dispatcher.run(stopped).await
 }

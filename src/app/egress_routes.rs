@@ -10,7 +10,7 @@ use super::config::{self, Config, RelayKind, SmarthostTls};
 use super::exit::Exit;
 use crate::engine::ports::{Security, Submission};
 use crate::engine::relay::{Relay, RelayWay, Smarthost, WarmUp};
-use crate::engine::{InHouse, Tables, Ways};
+use crate::engine::{CaptureRoute, EgressRoutes, Tables};
 use crate::smtp::client::Login;
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
@@ -22,9 +22,9 @@ const EPOCH: Date = date(1970, 1, 1);
 ///
 /// # Errors
 /// A password file can't be read.
-pub(super) fn ways(config: &Config, in_house: Option<Arc<InHouse>>) -> Result<Ways, CliError> {
+pub(super) fn egress_routes(config: &Config, capture: Option<Arc<CaptureRoute>>) -> Result<EgressRoutes, CliError> {
     let relays = config.relays.iter().map(|relay| made(relay, config)).collect::<Result<_, _>>()?;
-    Ok(Ways { relays, port: config.delivery.port, in_house })
+    Ok(EgressRoutes { relays, port: config.delivery.port, capture })
 }
 
 /// Returns the rules for replies and for pacing: the built-in ones, overridden by the operator's.
@@ -116,7 +116,7 @@ mod tests {
              warm_up = { per_day = 7, growth_percent = 50, since = \"1970-01-11\" }\n\
              [[relay]]\nname = \"b\"\nkind = \"smarthost\"\nhost = \"::1\"\ntls = \"off\"\nehlo = \"out.example.com\"",
         );
-        let relays = ways(&config, None).unwrap().relays;
+        let relays = egress_routes(&config, None).unwrap().relays;
         assert_eq!((&*relays[0].ehlo, relays[0].sources.len()), ("mail.example.com", 1));
         assert_eq!(relays[0].warm_up, Some(WarmUp { per_day: 7, growth_percent: 50, since: 10 }));
         let RelayWay::Smarthost(smarthost) = &relays[1].way else { panic!("{relays:?}") };
@@ -128,8 +128,8 @@ mod tests {
     fn an_unreadable_password_stops_the_start_and_names_the_file() {
         let text = "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h.example\"\nusername = \"u\"\n\
                     password_file = \"/nowhere/password\"";
-        let trouble = ways(&config(text), None).err().unwrap().to_string();
-        assert!(trouble.contains("password_file of the relay a /nowhere/password"), "{trouble}");
+        let cli_error = egress_routes(&config(text), None).err().unwrap().to_string();
+        assert!(cli_error.contains("password_file of the relay a /nowhere/password"), "{cli_error}");
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         std::fs::write(&path, "[default]\nconnections = 3\n").unwrap();
         assert!(matches!(tables(&config).unwrap().shaping.limits(None), Limits { connections: 3, .. }));
         std::fs::write(&path, "[default]\nconnections = 3\nspeed = 1\n").unwrap();
-        let trouble = tables(&config).err().unwrap().to_string();
-        assert!(trouble.contains("delivery.shaping_file") && trouble.contains("line 3"), "{trouble}");
+        let cli_error = tables(&config).err().unwrap().to_string();
+        assert!(cli_error.contains("delivery.shaping_file") && cli_error.contains("line 3"), "{cli_error}");
     }
 }

@@ -45,9 +45,9 @@ impl Journal {
         }
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let mut told = Entry::of(Level::WARN, module_path!());
-            told.text = format!("{lost} log lines were lost: the journal did not accept them");
-            if self.socket.send(&told.finish()).is_err() {
+            let mut entry = Entry::of(Level::WARN, module_path!());
+            entry.text = format!("{lost} log lines were lost: the journal did not accept them");
+            if self.socket.send(&entry.finish()).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
         }
@@ -189,8 +189,8 @@ mod tests {
             tracing::info!(answer = "550 no\nPRIORITY=0", "refused");
         });
         let entry = journald.entry().unwrap();
-        let told = format!("POSTRIDER_ANSWER\n{}550 no\nPRIORITY=0\n", "\u{11}\0\0\0\0\0\0\0");
-        assert!(entry.contains(&told), "{entry:?}");
+        let field = format!("POSTRIDER_ANSWER\n{}550 no\nPRIORITY=0\n", "\u{11}\0\0\0\0\0\0\0");
+        assert!(entry.contains(&field), "{entry:?}");
         assert!(entry.contains("MESSAGE=refused answer=\"550 no\\nPRIORITY=0\"\n"), "{entry:?}");
     }
 

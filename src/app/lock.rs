@@ -126,9 +126,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let first = DirectoryLock::take(directory.path()).unwrap();
         let began = Instant::now();
-        let Err(trouble) = DirectoryLock::take(directory.path()) else { panic!("two daemons on one directory") };
-        assert_eq!(trouble.exit(), Exit::Conflict);
-        assert!(trouble.to_string().contains(&std::process::id().to_string()));
+        let Err(cli_error) = DirectoryLock::take(directory.path()) else { panic!("two daemons on one directory") };
+        assert_eq!(cli_error.exit(), Exit::Conflict);
+        assert!(cli_error.to_string().contains(&std::process::id().to_string()));
         assert!(began.elapsed() < PATIENCE);
         drop(first);
         assert!(DirectoryLock::take(directory.path()).is_ok());

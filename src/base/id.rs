@@ -25,10 +25,10 @@ pub struct InvalidId;
 
 impl Ulid {
     /// Returns the identifier of `at` with these 80 random bits.
-    pub fn new(at: Timestamp, chance: [u8; 10]) -> Self {
+    pub fn new(at: Timestamp, random: [u8; 10]) -> Self {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&at.as_millis().to_be_bytes()[2..]);
-        bytes[6..].copy_from_slice(&chance);
+        bytes[6..].copy_from_slice(&random);
         Self(bytes)
     }
 

@@ -299,10 +299,10 @@ mod tests {
     proptest! {
         #[test]
         fn changing_any_character_invalidates_a_token(
-            account: [u8; 16], chance: [u8; 10], place in 2_usize..61, to in 0_usize..32,
+            account: [u8; 16], random: [u8; 10], place in 2_usize..61, to in 0_usize..32,
         ) {
             let account = AccountId(Ulid(account));
-            let local = encode(account, MessageId(Ulid::new(NOW, chance)), &keys(7));
+            let local = encode(account, MessageId(Ulid::new(NOW, random)), &keys(7));
             let mut bytes = local.clone().into_bytes();
             bytes[place] = BASE32[to];
             let changed = String::from_utf8(bytes).unwrap();

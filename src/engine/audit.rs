@@ -54,7 +54,7 @@ impl From<AccountId> for Behalf {
 impl Engine {
     /// Commits `op` with its line in the audit log.
     pub(super) async fn commit_on<O: Auditable>(&self, on: Behalf, op: O) -> Result<O::Reply, OpError<O::Refusal>> {
-        self.check_room_for(&on, op.takes_room())?;
+        self.check_space_for(&on, op.needs_space())?;
         self.store.commit(Audited { account: on.account, actor: on.actor, op }).await
     }
 
@@ -65,13 +65,13 @@ impl Engine {
         op: O,
         leases: Vec<Lease>,
     ) -> Result<O::Reply, OpError<O::Refusal>> {
-        self.check_room_for(&on, op.takes_room())?;
+        self.check_space_for(&on, op.needs_space())?;
         self.commit_leased(Audited { account: on.account, actor: on.actor, op }, leases).await
     }
 
     /// Writes the line of a change that consists of several operations (before the first of them) or changes no row.
     pub(super) async fn note(&self, on: &Behalf, change: Change) -> Result<ChangeId, StoreError> {
-        self.check_room_for(on, true)?;
+        self.check_space_for(on, true)?;
         let op = NoteChange { account: on.account, actor: on.actor.clone(), change };
         self.store.commit(op).await.map_err(|stop| match stop {
             OpError::Failed(error) => error,
@@ -81,16 +81,16 @@ impl Engine {
 
     /// Refuses a change that needs disk space while less space is free than the operator reserves. Changes of the
     /// operator and of the service itself are never refused.
-    fn check_room_for(&self, on: &Behalf, takes_room: bool) -> Result<(), StoreError> {
+    fn check_space_for(&self, on: &Behalf, needs_space: bool) -> Result<(), StoreError> {
         match on.actor {
             Actor::Operator | Actor::Service => Ok(()),
-            Actor::Person(_) | Actor::Key(_) | Actor::SetupLink { .. } if !takes_room => Ok(()),
-            Actor::Person(_) | Actor::Key(_) | Actor::SetupLink { .. } => self.check_room(),
+            Actor::Person(_) | Actor::Key(_) | Actor::SetupLink { .. } if !needs_space => Ok(()),
+            Actor::Person(_) | Actor::Key(_) | Actor::SetupLink { .. } => self.check_space(),
         }
     }
 
     /// Returns [`StoreError::Full`] while less disk space is free than the operator reserves.
-    pub(super) fn check_room(&self) -> Result<(), StoreError> {
+    pub(super) fn check_space(&self) -> Result<(), StoreError> {
         if self.store.free_bytes()? < self.settings.min_free_bytes { Err(StoreError::Full) } else { Ok(()) }
     }
 

@@ -25,13 +25,13 @@ pub(super) struct BacklogItem(Arc<Shared>);
 
 impl Backlog {
     /// Returns the number of further units that may be taken.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn free(&self) -> usize {
         MAX.saturating_sub(self.0.held.load(Ordering::Acquire))
     }
 
     /// Returns whether half of the limit is reached.
     pub(super) fn is_half_full(&self) -> bool {
-        self.room() < MAX / 2
+        self.free() < MAX / 2
     }
 
     /// Counts one unit of work.
@@ -45,7 +45,7 @@ impl Backlog {
         loop {
             // Subscribe before the check. Otherwise a release in between would be missed.
             let freed = self.freed();
-            if self.room() > 0 {
+            if self.free() > 0 {
                 return self.hold();
             }
             freed.await;

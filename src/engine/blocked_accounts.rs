@@ -11,7 +11,7 @@ use crate::base::id::AccountId;
 
 /// Blocked accounts, and running webhook requests.
 #[derive(Clone, Default)]
-pub struct QuietAccounts(Arc<Shared>);
+pub struct BlockedAccounts(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -22,33 +22,33 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    quiet: HashSet<AccountId>,
+    blocked: HashSet<AccountId>,
     posting: HashMap<AccountId, usize>,
 }
 
 /// Blocks an account until this value is dropped.
-pub struct Quiet {
-    accounts: QuietAccounts,
+pub struct AccountBlock {
+    accounts: BlockedAccounts,
     account: AccountId,
 }
 
 /// A running webhook request of an account, until it is dropped.
 pub struct Posting {
-    accounts: QuietAccounts,
+    accounts: BlockedAccounts,
     account: AccountId,
 }
 
-impl QuietAccounts {
+impl BlockedAccounts {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Blocks `account` from now on.
-    pub fn hush(&self, account: AccountId) -> Quiet {
+    pub fn block(&self, account: AccountId) -> AccountBlock {
         self.0.has_erased.store(true, Relaxed);
-        self.state().quiet.insert(account);
+        self.state().blocked.insert(account);
         self.0.changed.notify_waiters();
-        Quiet { accounts: self.clone(), account }
+        AccountBlock { accounts: self.clone(), account }
     }
 
     /// Returns whether any account was ever blocked. If so, rows of work in memory may have been erased since.
@@ -69,34 +69,34 @@ impl QuietAccounts {
     }
 
     /// Waits while `account` is blocked.
-    pub async fn spoken(&self, account: AccountId) {
-        self.until(|state| !state.quiet.contains(&account)).await;
+    pub async fn until_unblocked(&self, account: AccountId) {
+        self.until(|state| !state.blocked.contains(&account)).await;
     }
 
     /// Waits until `account` is blocked.
-    pub async fn hushed(&self, account: AccountId) {
-        self.until(|state| state.quiet.contains(&account)).await;
+    pub async fn until_blocked(&self, account: AccountId) {
+        self.until(|state| state.blocked.contains(&account)).await;
     }
 
     /// Waits until `account` has no running webhook request.
-    pub async fn ended(&self, account: AccountId) {
+    pub async fn until_idle(&self, account: AccountId) {
         self.until(|state| !state.posting.contains_key(&account)).await;
     }
 
     /// Registers a webhook request of `account`, once the account is not blocked.
-    pub async fn post_when_spoken(&self, account: AccountId) -> Posting {
+    pub async fn post_when_unblocked(&self, account: AccountId) -> Posting {
         loop {
             if let Some(posting) = self.post(account) {
                 return posting;
             }
-            self.spoken(account).await;
+            self.until_unblocked(account).await;
         }
     }
 
     /// Registers a webhook request of `account`; `None` if the account is blocked.
     fn post(&self, account: AccountId) -> Option<Posting> {
         let mut state = self.state();
-        if state.quiet.contains(&account) {
+        if state.blocked.contains(&account) {
             return None;
         }
         *state.posting.entry(account).or_default() += 1;
@@ -104,9 +104,9 @@ impl QuietAccounts {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for AccountBlock {
     fn drop(&mut self) {
-        self.accounts.state().quiet.remove(&self.account);
+        self.accounts.state().blocked.remove(&self.account);
         self.accounts.0.changed.notify_waiters();
     }
 }
@@ -131,14 +131,14 @@ mod tests {
 
     #[tokio::test]
     async fn blocking_waits_for_running_requests_and_prevents_new_ones() {
-        let accounts = QuietAccounts::default();
+        let accounts = BlockedAccounts::default();
         let account = AccountId::default();
         let posting = accounts.post(account).unwrap();
-        let quiet = accounts.hush(account);
+        let blocked = accounts.block(account);
         assert!(accounts.post(account).is_none());
-        accounts.hushed(account).await;
-        let ((), ()) = tokio::join!(accounts.ended(account), async { drop(posting) });
-        let ((), ()) = tokio::join!(accounts.spoken(account), async { drop(quiet) });
+        accounts.until_blocked(account).await;
+        let ((), ()) = tokio::join!(accounts.until_idle(account), async { drop(posting) });
+        let ((), ()) = tokio::join!(accounts.until_unblocked(account), async { drop(blocked) });
         assert!(accounts.post(account).is_some());
     }
 }

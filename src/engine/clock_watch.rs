@@ -72,8 +72,8 @@ fn log(change: &Effect) {
         Effect::Doubted { cause, difference_ms, .. } => tracing::warn!(
             cause = cause.as_str(),
             difference_s = difference_ms / 1000,
-            "wall clock is doubtful: mail goes on, but nothing is deleted, expired or given up; correct the clock, or \
-             if it is right run `postrider clock accept`"
+            "wall clock is doubtful: mail is still sent, but nothing is deleted, expires or fails until the doubt \
+             ends; correct the clock, or run `postrider clock accept` if it is right"
         ),
         Effect::Ended { resolution, offset_ms, .. } => {
             tracing::info!(resolution = resolution.as_str(), set_by_s = offset_ms / 1000, "wall clock is trusted again")

@@ -46,7 +46,7 @@ pub struct Development {
 
 impl Development {
     /// Accepts a key with this text, if the store has it.
-    pub fn let_in(&self, key: KeySecret) {
+    pub fn register_key(&self, key: KeySecret) {
         self.chosen_keys.write().unwrap_or_else(PoisonError::into_inner).push(key);
     }
 
@@ -87,7 +87,7 @@ impl Engine {
         secret: KeySecret,
     ) -> Result<ApiKey, OpError<NewKeyRefusal>> {
         let key = self.make_key_of(Behalf::operator(account), new, &secret).await?;
-        self.development.let_in(secret);
+        self.development.register_key(secret);
         Ok(key)
     }
 
@@ -202,8 +202,8 @@ impl Engine {
     /// # Errors
     /// Fails if the store fails.
     pub async fn begin_again(&self, account: AccountId, rows: Vec<RawRow>) -> Result<(), StoreError> {
-        let _quiet = self.quiet.hush(account);
-        let ended = tokio::time::timeout(PATIENCE, self.quiet.ended(account)).await;
+        let _block = self.blocked_accounts.block(account);
+        let ended = tokio::time::timeout(PATIENCE, self.blocked_accounts.until_idle(account)).await;
         let _leases = self.leases_of(account).await?;
         if ended.is_err() {
             tracing::warn!(%account, "webhook request did not finish in time");

@@ -14,7 +14,7 @@ use super::queue::QueueView;
 use super::sweep::Sweeper;
 use super::tls_policy::TlsPolicies;
 use super::transfer::Transfers;
-use super::{Engine, Tables, Ways};
+use super::{EgressRoutes, Engine, Tables};
 use crate::store::error::StoreError;
 use crate::store::timer::TimerKind;
 
@@ -24,7 +24,7 @@ const BATCH: usize = 512;
 const SETTLING: Duration = Duration::from_millis(20);
 
 /// The dispatcher and its workers.
-pub struct Pump {
+pub struct Dispatcher {
     engine: Arc<Engine>,
     /// Mail outcomes that are not recorded yet. Webhooks have their own backlog.
     backlog: Backlog,
@@ -34,7 +34,7 @@ pub struct Pump {
     notifier: Arc<Notifier>,
 }
 
-impl Pump {
+impl Dispatcher {
     /// Creates the dispatcher of `engine`, which sends through these ports, and classifies and throttles by these
     /// tables.
     pub fn new(
@@ -42,14 +42,14 @@ impl Pump {
         transmit: Arc<dyn Transmit>,
         policy_hosts: Arc<dyn PolicyHosts>,
         post: Arc<dyn Post>,
-        ways: Ways,
+        routes: EgressRoutes,
         tables: Tables,
     ) -> Self {
         let backlog = Backlog::default();
-        let tls = TlsPolicies::new(Arc::clone(&engine), Arc::clone(&policy_hosts), ways.port);
-        let notifier = Notifier::new(&engine, &ways, Arc::clone(&transmit), Arc::clone(&post), tls);
+        let tls = TlsPolicies::new(Arc::clone(&engine), Arc::clone(&policy_hosts), routes.port);
+        let notifier = Notifier::new(&engine, &routes, Arc::clone(&transmit), Arc::clone(&post), tls);
         engine.alerts.notifier.get_or_init(|| Arc::downgrade(&notifier));
-        let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, ways, tables, backlog.clone());
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, routes, tables, backlog.clone());
         let transfers = Arc::new(transfers);
         let view = Arc::downgrade(&transfers);
         engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
@@ -72,7 +72,7 @@ impl Pump {
         while !*stop.borrow() {
             let changed = self.engine.store.timers().changed();
             let freed = self.backlog.freed();
-            let room = self.backlog.room();
+            let free = self.backlog.free();
             let time = self.engine.clock.time();
             let now = time.now;
             self.engine.store.timers().freeze(time.is_frozen);
@@ -85,7 +85,7 @@ impl Pump {
                 }
                 continue;
             }
-            let due = self.engine.store.timers().take_due(now, BATCH.min(room));
+            let due = self.engine.store.timers().take_due(now, BATCH.min(free));
             for alarm in due.alarms {
                 self.transfers.ring(alarm);
             }
@@ -104,8 +104,8 @@ impl Pump {
                 biased;
                 _ = stop.changed() => {}
                 () = changed => {}
-                () = freed, if room == 0 => {}
-                () = self.engine.clock.sleep_until(due.next), if room > 0 => {}
+                () = freed, if free == 0 => {}
+                () = self.engine.clock.sleep_until(due.next), if free > 0 => {}
             }
         }
         self.transfers.close();
@@ -159,7 +159,7 @@ impl Pump {
             match handed {
                 // One damaged row must not stop all other rows. Its timer waits until the store is repaired.
                 Err(error) if error.is_of_row() => {
-                    tracing::error!(%error, "could not read a due row");
+                    tracing::error!(%error, "could not read a due row; its work waits until the store is repaired");
                     self.engine.store.timers().forget(&timer);
                 }
                 handed => handed?,

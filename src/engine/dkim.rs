@@ -57,7 +57,10 @@ impl Engine {
             Ok(row) => row,
             Err(OpError::Refused(_)) => row,
             Err(OpError::Failed(error)) => {
-                tracing::error!(%error, domain = %id, "could not generate DKIM keys for the next rotation");
+                tracing::error!(
+                    %error, domain = %id,
+                    "could not generate DKIM keys for the next rotation; trying again at the next check"
+                );
                 row
             }
         }
@@ -88,7 +91,7 @@ impl Engine {
         match self.key_generation.run(account, generate).await {
             Ok(Ok(keys)) => Ok(keys),
             Ok(Err(error)) => {
-                tracing::error!(%error, domain = %id, "could not generate DKIM keys");
+                tracing::error!(%error, domain = %id, "could not generate DKIM keys; the request failed");
                 Err(OpError::Failed(StoreError::Panicked))
             }
             Err(NotDone::Crowded) => Err(OpError::Refused(DomainRefusal::Crowded)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::work_slots::{Seat, Seats};
+use super::work_slots::{WorkSlot, WorkSlots};
 use crate::base::id::AccountId;
 use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
@@ -18,19 +18,19 @@ const AT_ONCE: usize = 8;
 
 /// The requested checks in flight.
 pub(super) struct DomainVerifications {
-    requested: Seats,
+    requested: WorkSlots,
     permits: Arc<Semaphore>,
 }
 
 /// A requested check, until this value is dropped.
 pub(super) struct DomainVerification {
-    _seat: Seat,
+    _slot: WorkSlot,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Default for DomainVerifications {
     fn default() -> Self {
-        Self { requested: Seats::new(usize::MAX, OF_ACCOUNT_MAX), permits: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { requested: WorkSlots::new(usize::MAX, OF_ACCOUNT_MAX), permits: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }
 
@@ -40,10 +40,10 @@ impl DomainVerifications {
     /// # Errors
     /// [`DomainRefusal::Verifying`] if the account has the maximum number of checks in flight.
     pub(super) async fn begin(&self, account: AccountId) -> Result<DomainVerification, OpError<DomainRefusal>> {
-        let seat = self.requested.take(account).ok_or(OpError::Refused(DomainRefusal::Verifying))?;
+        let slot = self.requested.take(account).ok_or(OpError::Refused(DomainRefusal::Verifying))?;
         // The semaphore is never closed.
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-        Ok(DomainVerification { _seat: seat, _permit: permit })
+        Ok(DomainVerification { _slot: slot, _permit: permit })
     }
 }
 

@@ -13,7 +13,7 @@ use super::events::EventFilter;
 use super::executor::Executor;
 use super::listing::Page;
 use super::messages::{MessageFilter, MessageRecord};
-use super::work_slots::{Seat, Seats};
+use super::work_slots::{WorkSlot, WorkSlots};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::store::error::StoreError;
 
@@ -32,7 +32,7 @@ const RECORD_BYTES: usize = 1024;
 
 /// Slots for exports, and the thread that reads them.
 pub(super) struct Exports {
-    seats: Seats,
+    slots: WorkSlots,
     thread: BackgroundThread,
 }
 
@@ -40,7 +40,7 @@ impl Exports {
     /// Starts the thread, which calls `lower_priority` first.
     pub(super) fn new(executor: Executor, lower_priority: fn()) -> Self {
         let thread = BackgroundThread::new(executor, "exports", lower_priority);
-        Self { seats: Seats::new(AT_ONCE, OF_ACCOUNT_AT_ONCE), thread }
+        Self { slots: WorkSlots::new(AT_ONCE, OF_ACCOUNT_AT_ONCE), thread }
     }
 }
 
@@ -71,7 +71,7 @@ pub struct Export {
     from: Option<Ulid>,
     /// Number of rows that may still follow.
     left: usize,
-    _seat: Seat,
+    _slot: WorkSlot,
 }
 
 /// Reason why a part was not read.
@@ -88,9 +88,9 @@ pub enum ExportError {
 impl Engine {
     /// Starts an export; `None` if too many are running.
     pub fn export(self: &Arc<Self>, account: AccountId, filter: ExportFilter) -> Option<Export> {
-        let seat = self.exports.seats.take(account)?;
+        let slot = self.exports.slots.take(account)?;
         let (engine, from) = (Arc::clone(self), Some(Ulid::default()));
-        Some(Export { engine, account, filter, from, left: ROWS_MAX, _seat: seat })
+        Some(Export { engine, account, filter, from, left: ROWS_MAX, _slot: slot })
     }
 
     /// Returns the part of an export from `from` on, and the start of the next part.

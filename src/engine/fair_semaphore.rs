@@ -29,7 +29,7 @@ struct State {
 
 /// Permit, released when dropped.
 pub(super) struct FairPermit {
-    room: Arc<Shared>,
+    semaphore: Arc<Shared>,
     claim: Claim,
 }
 
@@ -51,22 +51,22 @@ impl FairSemaphore {
 
     /// Waits until `claim` has its turn. Returns `None` if the semaphore is closed, which never happens.
     pub(super) async fn take(&self, claim: Claim) -> Option<FairPermit> {
-        let room = &self.0;
-        let (tell, mut told) = oneshot::channel();
+        let semaphore = &self.0;
+        let (sender, mut receiver) = oneshot::channel();
         let id = {
-            let mut state = room.state();
+            let mut state = semaphore.state();
             let id = state.budget.request(claim);
-            state.waiters.insert(id, tell);
+            state.waiters.insert(id, sender);
             id
         };
         // Dropping this future withdraws the claim, which may have blocked others.
-        let _withdraws = Withdraws { room, id, claim };
-        room.serve();
-        if let Ok(taken) = told.try_recv() {
-            return Some(taken);
+        let _withdraws = Withdraws { semaphore, id, claim };
+        semaphore.serve();
+        if let Ok(permit) = receiver.try_recv() {
+            return Some(permit);
         }
-        room.wanted.notify_one();
-        told.await.ok()
+        semaphore.wanted.notify_one();
+        receiver.await.ok()
     }
 
     /// Returns whether any claim waits.
@@ -78,11 +78,11 @@ impl FairSemaphore {
     pub(super) async fn wanted(&self) {
         loop {
             // Subscribe before the check. Otherwise a claim in between would be missed.
-            let told = self.0.wanted.notified();
+            let wanted = self.0.wanted.notified();
             if self.has_waiters() {
                 return;
             }
-            told.await;
+            wanted.await;
         }
     }
 
@@ -112,41 +112,41 @@ impl Shared {
         let mut served = Vec::new();
         let mut state = self.state();
         while let Some((id, claim)) = state.budget.grant() {
-            let taken = FairPermit { room: Arc::clone(self), claim };
-            served.push((state.waiters.remove(&id), taken));
+            let permit = FairPermit { semaphore: Arc::clone(self), claim };
+            served.push((state.waiters.remove(&id), permit));
         }
         // Sent without the lock: if the receiver is gone, the dropped permit takes the lock again.
         drop(state);
-        for (tell, taken) in served {
-            drop(tell.map(|tell| tell.send(taken)));
+        for (sender, permit) in served {
+            drop(sender.map(|sender| sender.send(permit)));
         }
     }
 }
 
 impl Drop for FairPermit {
     fn drop(&mut self) {
-        self.room.state().budget.release(&self.claim);
-        self.room.serve();
+        self.semaphore.state().budget.release(&self.claim);
+        self.semaphore.serve();
     }
 }
 
 /// Withdraws a waiting claim when dropped, then serves the next one.
 struct Withdraws<'a> {
-    room: &'a Arc<Shared>,
+    semaphore: &'a Arc<Shared>,
     id: ClaimId,
     claim: Claim,
 }
 
 impl Drop for Withdraws<'_> {
     fn drop(&mut self) {
-        let mut state = self.room.state();
+        let mut state = self.semaphore.state();
         let waited = state.waiters.remove(&self.id).is_some();
         if waited {
             state.budget.withdraw(self.id, &self.claim);
         }
         drop(state);
         if waited {
-            self.room.serve();
+            self.semaphore.serve();
         }
     }
 }
@@ -166,9 +166,9 @@ mod tests {
     }
 
     /// Takes a permit that is available at once.
-    fn now(room: &FairSemaphore, stream: Stream, units: u32) -> Option<FairPermit> {
+    fn now(semaphore: &FairSemaphore, stream: Stream, units: u32) -> Option<FairPermit> {
         let mut context = Context::from_waker(Waker::noop());
-        match pin!(room.take(claim(stream, units))).poll(&mut context) {
+        match pin!(semaphore.take(claim(stream, units))).poll(&mut context) {
             Poll::Ready(taken) => taken,
             Poll::Pending => None,
         }
@@ -176,67 +176,70 @@ mod tests {
 
     #[test]
     fn marketing_leaves_a_quarter_to_transactional_mail() {
-        let room = FairSemaphore::new(8);
-        let marketing: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Marketing, 1)).collect();
+        let semaphore = FairSemaphore::new(8);
+        let marketing: Vec<_> = std::iter::from_fn(|| now(&semaphore, Stream::Marketing, 1)).collect();
         assert_eq!(marketing.len(), 6);
-        let transactional: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
+        let transactional: Vec<_> = std::iter::from_fn(|| now(&semaphore, Stream::Transactional, 1)).collect();
         assert_eq!(transactional.len(), 2);
         drop(marketing);
-        let again: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
+        let again: Vec<_> = std::iter::from_fn(|| now(&semaphore, Stream::Transactional, 1)).collect();
         assert_eq!(again.len(), 6);
     }
 
     #[test]
     fn the_smallest_semaphores_still_serve_both_streams() {
         for units in [0, 1, 2, 3] {
-            let room = FairSemaphore::new(units);
-            assert!(now(&room, Stream::Marketing, 1).is_some(), "{units}");
-            assert!(now(&room, Stream::Transactional, 1).is_some(), "{units}");
+            let semaphore = FairSemaphore::new(units);
+            assert!(now(&semaphore, Stream::Marketing, 1).is_some(), "{units}");
+            assert!(now(&semaphore, Stream::Transactional, 1).is_some(), "{units}");
         }
-        let room = FairSemaphore::new(2);
-        let _marketing = now(&room, Stream::Marketing, 1).unwrap();
-        assert!(now(&room, Stream::Marketing, 1).is_none() && now(&room, Stream::Transactional, 1).is_some());
+        let semaphore = FairSemaphore::new(2);
+        let _marketing = now(&semaphore, Stream::Marketing, 1).unwrap();
+        assert!(now(&semaphore, Stream::Marketing, 1).is_none() && now(&semaphore, Stream::Transactional, 1).is_some());
     }
 
     #[test]
     fn a_claim_larger_than_the_budget_counts_as_the_whole_budget() {
-        let room = FairSemaphore::new(8);
-        let large = now(&room, Stream::Marketing, 100).unwrap();
-        assert!(now(&room, Stream::Transactional, 2).is_some() && now(&room, Stream::Transactional, 3).is_none());
+        let semaphore = FairSemaphore::new(8);
+        let large = now(&semaphore, Stream::Marketing, 100).unwrap();
+        assert!(
+            now(&semaphore, Stream::Transactional, 2).is_some() && now(&semaphore, Stream::Transactional, 3).is_none()
+        );
         drop(large);
-        assert!(now(&room, Stream::Transactional, 100).is_some());
+        assert!(now(&semaphore, Stream::Transactional, 100).is_some());
     }
 
     #[test]
     fn a_permit_is_lent_to_the_other_stream_if_its_share_allows() {
-        let room = FairSemaphore::new(2);
-        let mut first = now(&room, Stream::Transactional, 1).unwrap();
-        let mut second = now(&room, Stream::Transactional, 1).unwrap();
+        let semaphore = FairSemaphore::new(2);
+        let mut first = now(&semaphore, Stream::Transactional, 1).unwrap();
+        let mut second = now(&semaphore, Stream::Transactional, 1).unwrap();
         assert!(
-            room.lend(&mut first, claim(Stream::Marketing, 1)) && !room.lend(&mut second, claim(Stream::Marketing, 1))
+            semaphore.lend(&mut first, claim(Stream::Marketing, 1))
+                && !semaphore.lend(&mut second, claim(Stream::Marketing, 1))
         );
         assert!(
-            room.lend(&mut first, claim(Stream::Transactional, 1))
-                && room.lend(&mut second, claim(Stream::Marketing, 1))
+            semaphore.lend(&mut first, claim(Stream::Transactional, 1))
+                && semaphore.lend(&mut second, claim(Stream::Marketing, 1))
         );
     }
 
     #[test]
     fn a_marketing_claim_never_precedes_a_waiting_transactional_one() {
-        let room = FairSemaphore::new(8);
+        let semaphore = FairSemaphore::new(8);
         let mut context = Context::from_waker(Waker::noop());
-        let mut taken: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
+        let mut taken: Vec<_> = std::iter::from_fn(|| now(&semaphore, Stream::Transactional, 1)).collect();
         assert_eq!(taken.len(), 8);
-        let mut large = pin!(room.take(claim(Stream::Marketing, 6)));
-        let mut small = pin!(room.take(claim(Stream::Marketing, 1)));
-        let mut transactional = pin!(room.take(claim(Stream::Transactional, 1)));
+        let mut large = pin!(semaphore.take(claim(Stream::Marketing, 6)));
+        let mut small = pin!(semaphore.take(claim(Stream::Marketing, 1)));
+        let mut transactional = pin!(semaphore.take(claim(Stream::Transactional, 1)));
         assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
         assert!(transactional.as_mut().poll(&mut context).is_pending());
         taken.pop();
         let Poll::Ready(Some(first)) = transactional.as_mut().poll(&mut context) else { panic!("it must be granted") };
         taken.truncate(2);
         assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
-        let second = now(&room, Stream::Transactional, 2).unwrap();
+        let second = now(&semaphore, Stream::Transactional, 2).unwrap();
         drop((first, taken));
         assert!(large.as_mut().poll(&mut context).is_ready(), "the large claim is granted next");
         drop(second);
@@ -244,45 +247,45 @@ mod tests {
 
     #[test]
     fn a_withdrawn_claim_blocks_no_other() {
-        let room = FairSemaphore::new(8);
+        let semaphore = FairSemaphore::new(8);
         let mut context = Context::from_waker(Waker::noop());
-        let taken = now(&room, Stream::Transactional, 4).unwrap();
-        let mut large = Box::pin(room.take(claim(Stream::Transactional, 8)));
-        let mut small = pin!(room.take(claim(Stream::Transactional, 1)));
+        let taken = now(&semaphore, Stream::Transactional, 4).unwrap();
+        let mut large = Box::pin(semaphore.take(claim(Stream::Transactional, 8)));
+        let mut small = pin!(semaphore.take(claim(Stream::Transactional, 1)));
         assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
         drop(large);
         assert!(small.as_mut().poll(&mut context).is_ready());
         drop(taken);
-        assert!(now(&room, Stream::Transactional, 7).is_some());
+        assert!(now(&semaphore, Stream::Transactional, 7).is_some());
     }
 
     #[tokio::test]
     async fn holders_of_unneeded_permits_are_notified_of_waiting_claims() {
-        let room = FairSemaphore::new(1);
-        let taken = now(&room, Stream::Transactional, 1).unwrap();
+        let semaphore = FairSemaphore::new(1);
+        let taken = now(&semaphore, Stream::Transactional, 1).unwrap();
         let giver = async {
-            room.wanted().await;
+            semaphore.wanted().await;
             drop(taken);
         };
-        let (second, ()) = tokio::join!(room.take(claim(Stream::Transactional, 1)), giver);
+        let (second, ()) = tokio::join!(semaphore.take(claim(Stream::Transactional, 1)), giver);
         assert!(second.is_some());
     }
 
     #[test]
     fn holders_are_notified_as_long_as_a_claim_waits() {
-        let room = FairSemaphore::new(1);
-        let taken = now(&room, Stream::Transactional, 1).unwrap();
+        let semaphore = FairSemaphore::new(1);
+        let taken = now(&semaphore, Stream::Transactional, 1).unwrap();
         let mut context = Context::from_waker(Waker::noop());
-        let mut first = Box::pin(room.take(claim(Stream::Transactional, 1)));
-        let mut second = Box::pin(room.take(claim(Stream::Marketing, 1)));
-        assert!(!room.has_waiters());
+        let mut first = Box::pin(semaphore.take(claim(Stream::Transactional, 1)));
+        let mut second = Box::pin(semaphore.take(claim(Stream::Marketing, 1)));
+        assert!(!semaphore.has_waiters());
         assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
-        assert!(room.has_waiters());
+        assert!(semaphore.has_waiters());
         drop(taken);
         let Poll::Ready(given) = first.as_mut().poll(&mut context) else { panic!("the first claim must be granted") };
-        assert!(room.has_waiters(), "the second claim still waits");
+        assert!(semaphore.has_waiters(), "the second claim still waits");
         drop(second);
-        assert!(!room.has_waiters());
+        assert!(!semaphore.has_waiters());
         drop(given);
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::events::{EventFilter, Log, Place};
 use super::listing::last_id;
 use super::ports::Clock;
-use super::work_slots::{Seat, Seats};
+use super::work_slots::{WorkSlot, WorkSlots};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, EventId, Ulid};
 use crate::base::time::Timestamp;
@@ -55,7 +55,7 @@ pub enum FollowRefusal {
 /// Followers of the event logs: the used slots, and the signal that ends all followers.
 pub struct Streams {
     quiet: Duration,
-    seats: Seats,
+    slots: WorkSlots,
     ending: watch::Sender<bool>,
 }
 
@@ -68,7 +68,7 @@ impl Default for Streams {
 impl Streams {
     /// Creates an empty set of followers. Each one gets an update after `quiet` without an event.
     pub fn new(quiet: Duration) -> Self {
-        Self { quiet, seats: Seats::new(STREAMS_MAX, STREAMS_OF_ACCOUNT_MAX), ending: watch::channel(false).0 }
+        Self { quiet, slots: WorkSlots::new(STREAMS_MAX, STREAMS_OF_ACCOUNT_MAX), ending: watch::channel(false).0 }
     }
 
     /// Ends all followers and refuses new ones.
@@ -78,7 +78,7 @@ impl Streams {
 
     /// Returns the number of followers.
     pub fn count(&self) -> usize {
-        self.seats.taken()
+        self.slots.taken()
     }
 }
 
@@ -129,7 +129,7 @@ pub struct Follower {
     is_paced: bool,
     news: watch::Receiver<()>,
     ending: watch::Receiver<bool>,
-    _seat: Seat,
+    _slot: WorkSlot,
 }
 
 impl Engine {
@@ -148,13 +148,13 @@ impl Engine {
         if *ending.borrow() {
             return Err(FollowRefusal::Ending);
         }
-        let seat = self.streams.seats.take(caller.account).ok_or(FollowRefusal::Full)?;
+        let slot = self.streams.slots.take(caller.account).ok_or(FollowRefusal::Full)?;
         // Subscribe before reading. Otherwise a commit in between would be missed.
         let news = self.store.account_notifier().listen(caller.account);
         let newest = self.newest_event(caller.account).map_err(FollowRefusal::Failed)?;
         let after = after.map_or(newest, |after| after.0.min(newest));
         let (engine, caller) = (Arc::clone(self), caller.clone());
-        Ok(Follower { engine, caller, filter, after, is_paced: false, news, ending, _seat: seat })
+        Ok(Follower { engine, caller, filter, after, is_paced: false, news, ending, _slot: slot })
     }
 
     /// Returns the last event of the account's log; the least identifier if the log is empty.
@@ -280,8 +280,8 @@ mod tests {
     fn an_account_gets_at_most_its_share_of_followers() {
         let account = |number: u8| AccountId(Ulid([number; 16]));
         let streams = Streams::default();
-        let seats: Vec<_> = (0..STREAMS_OF_ACCOUNT_MAX).map(|_| streams.seats.take(account(0)).unwrap()).collect();
-        assert!(streams.seats.take(account(0)).is_none() && streams.seats.take(account(1)).is_some());
-        assert_eq!(streams.count(), seats.len());
+        let slots: Vec<_> = (0..STREAMS_OF_ACCOUNT_MAX).map(|_| streams.slots.take(account(0)).unwrap()).collect();
+        assert!(streams.slots.take(account(0)).is_none() && streams.slots.take(account(1)).is_some());
+        assert_eq!(streams.count(), slots.len());
     }
 }

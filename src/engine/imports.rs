@@ -132,7 +132,7 @@ impl Engine {
         on: Behalf,
         list: Arc<dyn SuppressionBatches>,
     ) -> Result<Imported, OpError<ImportRefusal>> {
-        self.check_room()?;
+        self.check_space()?;
         let (account, count) = (on.account, list.count());
         let suppressions = list.batch(0);
         let addresses: Vec<_> = suppressions.iter().map(|suppression| suppression.address.clone()).collect();
@@ -150,10 +150,10 @@ impl Engine {
         on: Behalf,
         list: Arc<dyn SuppressionBatches>,
     ) -> Result<Imported, OpError<ImportRefusal>> {
-        self.check_room()?;
+        self.check_space()?;
         let (account, count) = (on.account, list.count());
         // A list that may exceed the limit is counted before any of it is written. Each batch checks the limit again.
-        if count as u64 > suppression_count::room(&self.store.snapshot()?, account)? {
+        if count as u64 > suppression_count::remaining(&self.store.snapshot()?, account)? {
             self.preview_import(account, Arc::clone(&list)).await?;
         }
         let begun = self.store.commit(BeginImport { account }).await;
@@ -165,7 +165,7 @@ impl Engine {
         for number in 0..list.batches() {
             let read = Arc::clone(&list);
             let suppressions = self.blocking(account, move || read.batch(number)).await?;
-            self.check_room()?;
+            self.check_space()?;
             imported += self.paced(ImportBatch { account, import: timer.id, suppressions }).await.map_err(too_many)?;
         }
         self.commit_on(on, FinishImport { account, import: timer.id, count }).await.map_err(failure)?;

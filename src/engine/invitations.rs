@@ -56,7 +56,7 @@ impl Engine {
             let link = link.ok_or(OpError::Refused(InvitationRefusal::User(UserRefusal::NotFound)))?;
             return Ok(Invited::ByLink(user, link));
         }
-        self.check_room()?;
+        self.check_space()?;
         let (user, _password) = self.new_user(email, role).await.map_err(|crowded| refused(crowded.into()))?;
         let op = InviteUser { account: on.account, actor: on.actor, user };
         self.store.commit(op).await.map(Invited::ByMail).map_err(|stop| match stop {

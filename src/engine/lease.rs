@@ -85,9 +85,9 @@ impl Leases {
         self.take_within(message, SOON).await
     }
 
-    /// Takes the exclusive lease of `message`. Waits at most `patience` of the machine's own time.
-    pub async fn take_within(&self, message: MessageId, patience: Duration) -> Option<Lease> {
-        tokio::time::timeout(patience, self.once_freed(|| self.take(message))).await.ok()
+    /// Takes the exclusive lease of `message`. Waits at most `max_wait` of the machine's own time.
+    pub async fn take_within(&self, message: MessageId, max_wait: Duration) -> Option<Lease> {
+        tokio::time::timeout(max_wait, self.once_freed(|| self.take(message))).await.ok()
     }
 
     /// Resolves once the exclusive lease of `message` is free.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_that_steps_back_from_its_mail_makes_way_for_an_operation() {
+    async fn a_worker_that_postpones_its_mail_lets_an_operation_take_the_lease() {
         let leases = Leases::default();
         let (lease, _revocation) = leases.reserve(MESSAGE).unwrap();
         assert!(lease.begin() && leases.take(MESSAGE).is_none());

@@ -74,7 +74,7 @@ mod tls_reports;
 mod transfer;
 mod work_slots;
 pub use transfer::Tables;
-pub use transfer::egress_routes::{InHouse, Ways};
+pub use transfer::egress_routes::{CaptureRoute, EgressRoutes};
 pub mod operator_views;
 mod suppressed_messages;
 pub mod unsubscribe;
@@ -97,7 +97,7 @@ use crate::store::Store;
 use crate::store::error::StoreError;
 use alerts::Alerts;
 use background_thread::BackgroundThread;
-use blocked_accounts::QuietAccounts;
+use blocked_accounts::BlockedAccounts;
 use blocking::Blocking;
 use development::Development;
 use dmarc::{DmarcSums, OwnNetworks};
@@ -152,7 +152,7 @@ pub struct Engine {
     /// In-memory state of the alerts.
     pub alerts: Alerts,
     /// Accounts whose attempts are currently blocked.
-    pub quiet: QuietAccounts,
+    pub blocked_accounts: BlockedAccounts,
     /// Additions for `dev`.
     pub development: Development,
     /// Hook that also deletes other copies of content past its deadline, such as the captured mail of `dev`. May block.
@@ -225,7 +225,7 @@ impl Engine {
             meters,
             leases: Leases::default(),
             alerts: Alerts::default(),
-            quiet: QuietAccounts::default(),
+            blocked_accounts: BlockedAccounts::default(),
             development: Development::default(),
             on_content_destroyed: OnceLock::new(),
             replication: OnceLock::new(),

@@ -51,7 +51,7 @@ pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(Sit
 
 impl Engine {
     /// Pauses the account's mail for a site, or for recipients of a domain. An attempt in flight continues to its end.
-    /// Paused messages still end as `failed` when their lifetime is over. Idempotent.
+    /// Paused messages still end as `failed` when they expire. Idempotent.
     ///
     /// # Errors
     /// The account has the maximum number of pauses, or the store's failure.

@@ -28,12 +28,12 @@ impl QueryPlaces {
         Self { prompt: Semaphore::const_new(prompt), slow: Semaphore::const_new(slow), promptness }
     }
 
-    /// Awaits `asking` once it has a slot. Waits for a slot for at most `patience`.
+    /// Awaits `asking` once it has a slot. Waits for a slot for at most `max_wait`.
     ///
     /// # Errors
     /// No slot in time, or no slow slot to continue in.
-    pub(crate) async fn ask<T>(&self, patience: Duration, asking: impl Future<Output = T>) -> Result<T, NoPlace> {
-        let Ok(Ok(prompt)) = timeout(patience, self.prompt.acquire()).await else { return Err(NoPlace) };
+    pub(crate) async fn ask<T>(&self, max_wait: Duration, asking: impl Future<Output = T>) -> Result<T, NoPlace> {
+        let Ok(Ok(prompt)) = timeout(max_wait, self.prompt.acquire()).await else { return Err(NoPlace) };
         let mut asking = pin!(asking);
         if let Ok(answer) = timeout(self.promptness, &mut asking).await {
             return Ok(answer);

@@ -118,7 +118,7 @@ async fn run(engine: &Engine, replay: Replay) -> Result<u64, OpError<RedeliverRe
         let search = move || replay.search(&searched.snapshot()?, from);
         let found = engine.blocking(replay.account, search).await??;
         if !found.rows.is_empty() {
-            engine.check_room()?;
+            engine.check_space()?;
             let slice = engine.store.commit(ReplaySlice { replay, rows: found.rows }).await?;
             created += slice.created;
             if slice.is_full {

@@ -144,7 +144,7 @@ impl Engine {
             Step::Day => DAY_HOURS,
         };
         let steps = to.saturating_sub(from).div_ceil(hours);
-        let mut told = Outcomes {
+        let mut outcomes = Outcomes {
             series: (0..steps).map(|step| (start_of(from + step * hours), OutcomeCounts::default())).collect(),
             ..Outcomes::default()
         };
@@ -155,12 +155,12 @@ impl Engine {
                 return;
             }
             let step = usize::try_from((row.hour - from) / hours).unwrap_or(usize::MAX);
-            told.series.get_mut(step).into_iter().for_each(|(_, counts)| counts.add(&row.counts));
-            told.total.add(&row.counts);
-            told.by_domain.entry(row.domain).or_default().add(&row.counts);
-            told.by_provider.entry(row.provider.to_owned()).or_default().add(&row.counts);
+            outcomes.series.get_mut(step).into_iter().for_each(|(_, counts)| counts.add(&row.counts));
+            outcomes.total.add(&row.counts);
+            outcomes.by_domain.entry(row.domain).or_default().add(&row.counts);
+            outcomes.by_provider.entry(row.provider.to_owned()).or_default().add(&row.counts);
         })?;
-        Ok(told)
+        Ok(outcomes)
     }
 
     /// Serves the timer of an account's reputation: logs each crossed threshold.

@@ -40,7 +40,9 @@ impl SigningPool {
             let inbox = Arc::clone(&inbox);
             match executor.spawn_worker(format!("sign-{number}"), move || serve(&inbox)) {
                 Ok(has_thread) => has_threads = has_thread,
-                Err(error) => tracing::error!(%error, "could not start a signing thread"),
+                Err(error) => {
+                    tracing::error!(%error, "could not start a signing thread; fewer messages are signed at once")
+                }
             }
         }
         let work = (has_threads == HasThread::Yes).then_some(work);
@@ -66,7 +68,7 @@ impl SigningPool {
     pub(super) fn do_here(work: impl FnOnce()) {
         // A panic ends only this work. Its dropped sender notifies the submitter, and the thread continues.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            tracing::error!("panic while composing or signing a message");
+            tracing::error!("composing or signing a message panicked; the submission failed");
         }
     }
 

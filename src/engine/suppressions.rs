@@ -74,7 +74,7 @@ impl Engine {
         on: impl Into<Behalf>,
         suppression: Suppression,
     ) -> Result<Added, OpError<TooManySuppressions>> {
-        self.check_room()?;
+        self.check_space()?;
         let on = on.into();
         let (account, address) = (on.account, suppression.address.clone());
         let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, [&address])?;
@@ -141,7 +141,7 @@ impl Engine {
             }
             new.sort_unstable();
             new.dedup();
-            if new.len() as u64 > suppression_count::room(&store.snapshot()?, account)? {
+            if new.len() as u64 > suppression_count::remaining(&store.snapshot()?, account)? {
                 return Err(OpError::Refused(ImportRefusal::TooMany));
             }
             Ok(Imported { imported: new.len(), skipped: list.count() - new.len() })

@@ -110,33 +110,33 @@ async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<()
     let store = &engine.store;
     let due = timer.due;
     match timer.kind {
-        TimerKind::Idempotency => told(store.commit(SweepIdempotency { due }).await),
-        TimerKind::EventLog => told(store.commit(SweepEvents { due }).await),
-        TimerKind::Deliveries => told(store.commit(SweepDeliveries { timer }).await),
+        TimerKind::Idempotency => swept(store.commit(SweepIdempotency { due }).await),
+        TimerKind::EventLog => swept(store.commit(SweepEvents { due }).await),
+        TimerKind::Deliveries => swept(store.commit(SweepDeliveries { timer }).await),
         TimerKind::Unpark => {
-            told(store.commit(Unpark { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
+            swept(store.commit(Unpark { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
         }
         TimerKind::EndpointEnd => {
-            told(store.commit(EndDeliveries { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
+            swept(store.commit(EndDeliveries { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
         }
         TimerKind::Content => destroy_content(engine, timer).await,
         TimerKind::DomainCheck => check_domain(engine, timer).await,
         TimerKind::DkimRotation => rotate_dkim(engine, timer).await,
-        TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
-        TimerKind::ViewEnd => told(store.commit(ExpireView { timer }).await),
-        TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
-        TimerKind::MessageIndex => told(store.commit(IndexMessages { timer }).await),
+        TimerKind::StsPolicy => swept(store.commit(ExpireStsPolicy { timer }).await),
+        TimerKind::ViewEnd => swept(store.commit(ExpireView { timer }).await),
+        TimerKind::TlsReports => swept(store.commit(SweepTlsReports { due }).await),
+        TimerKind::MessageIndex => swept(store.commit(IndexMessages { timer }).await),
         TimerKind::SuppressionImport => engine.settle_import(timer).await.map_err(|error| error.to_string()),
-        TimerKind::Reputation => told(engine.judge_reputation(timer).await),
-        TimerKind::TlsReport => told(engine.report_tls(post, timer).await),
-        TimerKind::AlertAnnouncement => told(engine.announce_alert(timer).await),
-        TimerKind::AlertReminder => told(store.commit(RemindAlert { timer }).await),
-        TimerKind::AlertExpiry => told(store.commit(ExpireAlert { timer }).await),
+        TimerKind::Reputation => swept(engine.judge_reputation(timer).await),
+        TimerKind::TlsReport => swept(engine.report_tls(post, timer).await),
+        TimerKind::AlertAnnouncement => swept(engine.announce_alert(timer).await),
+        TimerKind::AlertReminder => swept(store.commit(RemindAlert { timer }).await),
+        TimerKind::AlertExpiry => swept(store.commit(ExpireAlert { timer }).await),
         TimerKind::Transfer | TimerKind::Delivery | TimerKind::Notice => Err("is not housekeeping".to_owned()),
     }
 }
 
-fn told<T, R>(answer: Result<T, OpError<R>>) -> Result<(), String> {
+fn swept<T, R>(answer: Result<T, OpError<R>>) -> Result<(), String> {
     match answer {
         Ok(_) => Ok(()),
         Err(OpError::Refused(_)) => Err("the operation was refused".to_owned()),
@@ -156,7 +156,7 @@ async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), Strin
         sweeping.on_content_destroyed.get().map_or(Ok(()), |also| also()).map_err(|error| error.to_string())
     };
     engine.settings.executor.run(destroy).await.map_err(|error| error.to_string())??;
-    told(engine.store.commit(ContentDestroyed { bucket }).await)
+    swept(engine.store.commit(ContentDestroyed { bucket }).await)
 }
 
 async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
@@ -164,9 +164,9 @@ async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> 
     match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {
         // If the check moved the timer, this timer is gone already. A stale one is removed now.
         Ok(row) if row.next_check_at == Some(timer.due) => Err("the domain's timer did not move".to_owned()),
-        Ok(_) => told(engine.store.commit(DropTimer { timer }).await),
+        Ok(_) => swept(engine.store.commit(DropTimer { timer }).await),
         Err(OpError::Refused(_)) => {
-            told(engine.store.commit(PostponeDomainCheck { account, domain, due: timer.due }).await)
+            swept(engine.store.commit(PostponeDomainCheck { account, domain, due: timer.due }).await)
         }
         Err(OpError::Failed(error)) => Err(error.to_string()),
     }
@@ -176,9 +176,9 @@ async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> 
 async fn rotate_dkim(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let (account, domain) = (timer.account, DomainId(timer.id));
     match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {
-        Ok(row) if row.rotation.timer != Some(timer.due) => told(engine.store.commit(DropTimer { timer }).await),
+        Ok(row) if row.rotation.timer != Some(timer.due) => swept(engine.store.commit(DropTimer { timer }).await),
         Ok(_) | Err(OpError::Refused(_)) => {
-            told(engine.store.commit(PostponeRotation { account, domain, due: timer.due }).await)
+            swept(engine.store.commit(PostponeRotation { account, domain, due: timer.due }).await)
         }
         Err(OpError::Failed(error)) => Err(error.to_string()),
     }

@@ -183,7 +183,7 @@ impl Engine {
         match opened {
             Ok(secret) => totp::accepted_step(&secret, code, real_now, factor.last_step),
             Err(error) => {
-                tracing::error!(%error, "could not decrypt a second factor");
+                tracing::error!(%error, "could not decrypt a second factor; its codes are rejected");
                 None
             }
         }

@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::base::id::AccountId;
 
 /// The slots.
-pub(super) struct Seats {
+pub(super) struct WorkSlots {
     most: usize,
     of_account: usize,
-    taken: Arc<Mutex<TakenSeats>>,
+    taken: Arc<Mutex<UsedSlots>>,
 }
 
 #[derive(Default)]
-struct TakenSeats {
+struct UsedSlots {
     all: usize,
     by_account: HashMap<AccountId, usize>,
 }
 
 /// A used slot, released when dropped.
-pub(super) struct Seat {
-    taken: Arc<Mutex<TakenSeats>>,
+pub(super) struct WorkSlot {
+    taken: Arc<Mutex<UsedSlots>>,
     account: AccountId,
 }
 
-impl Seats {
+impl WorkSlots {
     /// Creates `most` slots in total, and at most `of_account` per account.
     pub(super) fn new(most: usize, of_account: usize) -> Self {
         Self { most, of_account, taken: Arc::default() }
@@ -37,7 +37,7 @@ impl Seats {
     }
 
     /// Takes a slot for an account; `None` if all slots, or all of the account's, are used.
-    pub(super) fn take(&self, account: AccountId) -> Option<Seat> {
+    pub(super) fn take(&self, account: AccountId) -> Option<WorkSlot> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_account = taken.by_account.get(&account).copied().unwrap_or(0);
         if taken.all >= self.most || of_account >= self.of_account {
@@ -45,11 +45,11 @@ impl Seats {
         }
         taken.all += 1;
         taken.by_account.insert(account, of_account + 1);
-        Some(Seat { taken: Arc::clone(&self.taken), account })
+        Some(WorkSlot { taken: Arc::clone(&self.taken), account })
     }
 }
 
-impl Drop for Seat {
+impl Drop for WorkSlot {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
@@ -67,16 +67,16 @@ mod tests {
 
     #[test]
     fn an_account_gets_at_most_its_share_and_a_dropped_slot_is_free_again() {
-        let seats = Seats::new(3, 2);
+        let slots = WorkSlots::new(3, 2);
         let account = |byte| AccountId(Ulid([byte; 16]));
-        let first = seats.take(account(1));
-        let _second = seats.take(account(1)).unwrap();
-        assert!(first.is_some() && seats.take(account(1)).is_none());
-        let _other = seats.take(account(2)).unwrap();
-        assert!(seats.take(account(3)).is_none());
+        let first = slots.take(account(1));
+        let _second = slots.take(account(1)).unwrap();
+        assert!(first.is_some() && slots.take(account(1)).is_none());
+        let _other = slots.take(account(2)).unwrap();
+        assert!(slots.take(account(3)).is_none());
         drop(first);
-        assert_eq!(seats.taken(), 2);
-        assert!(seats.take(account(3)).is_some());
-        drop(seats.take(account(1)).unwrap());
+        assert_eq!(slots.taken(), 2);
+        assert!(slots.take(account(3)).is_some());
+        drop(slots.take(account(1)).unwrap());
     }
 }

@@ -203,10 +203,10 @@ pub async fn discard(mut body: Incoming, limits: &BodyLimits, connection: &Arc<C
     }
     // Limited in time and bytes, and ended with its connection. The answer has been sent, so the connection may be
     // closed in favour of others.
-    let (lingering, patience, pause) = (connection.linger(), limits.discard, limits.discard_pause);
+    let (lingering, max_wait, pause) = (connection.linger(), limits.discard, limits.discard_pause);
     let most = limits.message_bytes.saturating_mul(2);
     tokio::spawn(async move {
-        let _read = timeout(patience, drain(&mut body, most, pause)).await;
+        let _read = timeout(max_wait, drain(&mut body, most, pause)).await;
         drop(lingering);
     });
 }

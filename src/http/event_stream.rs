@@ -24,7 +24,7 @@ type StreamAccess = Box<dyn Fn() -> bool + Send>;
 /// State of a stream: the follower, and the condition under which it continues.
 struct StreamState {
     follower: Follower,
-    still_may: StreamAccess,
+    is_allowed: StreamAccess,
 }
 
 /// Result of one step: the bytes to send and the next state; `None` at the end.
@@ -41,10 +41,10 @@ impl EventStream {
         Self::while_allowed(follower, || true)
     }
 
-    /// Creates a stream that ends once `still_may` returns false. It is checked before each event is sent.
-    pub(crate) fn while_allowed(follower: Follower, still_may: impl Fn() -> bool + Send + 'static) -> Self {
-        let telling = StreamState { follower, still_may: Box::new(still_may) };
-        Self { step: Box::pin(async { Ok(Some((telling, Bytes::from_static(OPENING)))) }) }
+    /// Creates a stream that ends once `is_allowed` returns false. It is checked before each event is sent.
+    pub(crate) fn while_allowed(follower: Follower, is_allowed: impl Fn() -> bool + Send + 'static) -> Self {
+        let stream = StreamState { follower, is_allowed: Box::new(is_allowed) };
+        Self { step: Box::pin(async { Ok(Some((stream, Bytes::from_static(OPENING)))) }) }
     }
 }
 
@@ -53,30 +53,30 @@ impl Body for EventStream {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let (next, told) = match ready!(self.step.as_mut().poll(cx)) {
-            Ok(Some((telling, bytes))) => (Some(telling), Some(Ok(Frame::data(bytes)))),
+        let (next, frame) = match ready!(self.step.as_mut().poll(cx)) {
+            Ok(Some((stream, bytes))) => (Some(stream), Some(Ok(Frame::data(bytes)))),
             Ok(None) => (None, None),
             Err(error) => (None, Some(Err(error))),
         };
         self.step = match next {
-            Some(telling) => Box::pin(step(telling)),
+            Some(stream) => Box::pin(step(stream)),
             None => Box::pin(async { Ok(None) }),
         };
-        Poll::Ready(told)
+        Poll::Ready(frame)
     }
 }
 
-async fn step(mut telling: StreamState) -> StreamStep {
-    let told = telling.follower.next().await.map_err(|error| {
+async fn step(mut stream: StreamState) -> StreamStep {
+    let update = stream.follower.next().await.map_err(|error| {
         tracing::error!(%error, "event stream failed because of the store");
         io::Error::other("the store failed")
     })?;
-    if !(telling.still_may)() {
+    if !(stream.is_allowed)() {
         return Ok(None);
     }
-    Ok(match told {
-        FollowerUpdate::Events(events) => Some((telling, written(&events))),
-        FollowerUpdate::Quiet => Some((telling, Bytes::from_static(HEARTBEAT))),
+    Ok(match update {
+        FollowerUpdate::Events(events) => Some((stream, written(&events))),
+        FollowerUpdate::Quiet => Some((stream, Bytes::from_static(HEARTBEAT))),
         FollowerUpdate::End => None,
     })
 }

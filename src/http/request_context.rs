@@ -23,7 +23,7 @@ pub(super) struct RequestContext<'j> {
     /// Whether an error should be a page.
     pub(super) for_people: bool,
     /// The other service whose client sent the request, if it is for a compatible API.
-    pub(super) door: Option<CompatService>,
+    pub(super) service: Option<CompatService>,
     /// Set once the caller is known. From then on every answer has the rate headers.
     pub(super) admission: &'j OnceLock<Admission>,
     /// Holder that the answer is charged to. If it isn't set, the client is unauthenticated.

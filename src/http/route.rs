@@ -111,7 +111,7 @@ pub struct Route<S: Authenticator> {
     /// Maximum size of the body.
     pub size: BodySize,
     /// The other service whose clients use the route, if it is one of a compatible API.
-    pub door: Option<CompatService>,
+    pub service: Option<CompatService>,
 }
 
 impl<S: Authenticator> Route<S> {
@@ -119,7 +119,7 @@ impl<S: Authenticator> Route<S> {
     pub fn new(method: Method, path: &'static str, name: &'static str, access: Access<S>) -> Self {
         let reads = matches!(method, Method::POST | Method::PUT | Method::PATCH);
         let body = if reads { BodyRule::JSON } else { BodyRule::Ignored };
-        Self { method, path, name, access, body, size: BodySize::Json, door: None }
+        Self { method, path, name, access, body, size: BodySize::Json, service: None }
     }
 
     /// Creates a row for any key.
@@ -152,8 +152,8 @@ impl<S: Authenticator> Route<S> {
 
     /// Returns the row for clients of another service.
     #[must_use]
-    pub(super) const fn of_door(mut self, door: CompatService) -> Self {
-        self.door = Some(door);
+    pub(super) const fn of_service(mut self, service: CompatService) -> Self {
+        self.service = Some(service);
         self
     }
 

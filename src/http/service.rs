@@ -128,42 +128,42 @@ impl<S: Authenticator> HttpService<S> {
         error_page::is_wanted(known, head).then(|| (page, head.headers.clone()))
     }
 
-    async fn answer(&self, found: RouteMatch<'_, S>, mut journey: RequestContext<'_>) -> Result<Answer, ApiError> {
+    async fn answer(&self, found: RouteMatch<'_, S>, mut context: RequestContext<'_>) -> Result<Answer, ApiError> {
         // A client that waits for `100 Continue` learns the result from the answer itself.
-        let asks_first = journey.head.headers.contains_key(EXPECT);
-        let outcome = self.pass(found, &mut journey).await;
+        let asks_first = context.head.headers.contains_key(EXPECT);
+        let outcome = self.pass(found, &mut context).await;
         // A body that arrived too slowly is not read to the end. HTTP/2 only resets its stream.
-        let unread = !journey.body.is_end_stream() && journey.head.version < Version::HTTP_2;
+        let unread = !context.body.is_end_stream() && context.head.version < Version::HTTP_2;
         if unread && !asks_first && !matches!(outcome, Err(ApiError::RequestTimeout)) {
-            body::discard(journey.body, &self.limits.body, journey.connection).await;
+            body::discard(context.body, &self.limits.body, context.connection).await;
         }
         outcome
     }
 
-    async fn pass(&self, found: RouteMatch<'_, S>, journey: &mut RequestContext<'_>) -> Result<Answer, ApiError> {
-        if head_limit::is_too_large(&journey.head, self.limits.head_bytes) {
+    async fn pass(&self, found: RouteMatch<'_, S>, context: &mut RequestContext<'_>) -> Result<Answer, ApiError> {
+        if head_limit::is_too_large(&context.head, self.limits.head_bytes) {
             return Err(ApiError::HeadersTooLarge);
         }
         let known = match &found {
             RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => Some(&route.access),
             RouteMatch::Nothing => None,
         };
-        let is_admin = journey.connection.kind == ListenerKind::Admin;
+        let is_admin = context.connection.kind == ListenerKind::Admin;
         match known {
-            Some(Access::Open(handler)) => self.open(found, *handler, journey).await,
-            Some(Access::Page(..)) if is_admin => self.keyed(RouteMatch::Nothing, journey).await,
-            Some(Access::Page(check, handler)) => self.page(found, *check, *handler, journey).await,
-            None if journey.for_people => Err(ApiError::NotFound),
+            Some(Access::Open(handler)) => self.open(found, *handler, context).await,
+            Some(Access::Page(..)) if is_admin => self.keyed(RouteMatch::Nothing, context).await,
+            Some(Access::Page(check, handler)) => self.page(found, *check, *handler, context).await,
+            None if context.for_people => Err(ApiError::NotFound),
             Some(Access::Loopback(handler)) => {
-                let is_let_in = self.state.is_dev_client(journey.client);
-                let address = (!is_let_in).then_some(journey.client.address);
-                dev_guard::check(&journey.head.uri, &journey.head.headers, address)?;
-                journey.asker.get_or_init(|| BudgetHolder::Operator);
-                self.open(found, *handler, journey).await
+                let is_allowed = self.state.is_dev_client(context.client);
+                let address = (!is_allowed).then_some(context.client.address);
+                dev_guard::check(&context.head.uri, &context.head.headers, address)?;
+                context.asker.get_or_init(|| BudgetHolder::Operator);
+                self.open(found, *handler, context).await
             }
-            Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
-            Some(Access::Operator(_)) => self.keyed(RouteMatch::Nothing, journey).await,
-            Some(Access::Key(_) | Access::Scoped(..)) | None => self.keyed(found, journey).await,
+            Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, context).await,
+            Some(Access::Operator(_)) => self.keyed(RouteMatch::Nothing, context).await,
+            Some(Access::Key(_) | Access::Scoped(..)) | None => self.keyed(found, context).await,
         }
     }
 
@@ -171,15 +171,15 @@ impl<S: Authenticator> HttpService<S> {
         &self,
         found: RouteMatch<'_, S>,
         handler: Handler<S, ()>,
-        journey: &mut RequestContext<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Result<Answer, ApiError> {
         let (route, params) = row(found)?;
-        let holder = match journey.connection.kind {
+        let holder = match context.connection.kind {
             ListenerKind::Admin => BudgetHolder::Operator,
-            ListenerKind::Public => stranger(journey.client),
+            ListenerKind::Public => stranger(context.client),
         };
-        let mut call = journey.call((), params);
-        call.body = self.body(route, holder, journey, &call.headers).await?;
+        let mut call = context.call((), params);
+        call.body = self.body(route, holder, context, &call.headers).await?;
         if !matches!(route.access, Access::Loopback(_)) {
             self.check_replica(route).await?;
         }
@@ -200,29 +200,29 @@ impl<S: Authenticator> HttpService<S> {
         found: RouteMatch<'_, S>,
         check: PageCheck<S>,
         handler: Handler<S, ()>,
-        journey: &mut RequestContext<'_>,
+        context: &mut RequestContext<'_>,
     ) -> Result<Answer, ApiError> {
         let (route, params) = row(found)?;
-        let mut call = journey.call((), params);
+        let mut call = context.call((), params);
         if route.body.types().is_some() {
             let holder = match check(&self.state, &call) {
                 Ok(holder) => holder,
                 Err(answer) => return Ok(*answer),
             };
-            call.body = self.body(route, holder, journey, &call.headers).await?;
+            call.body = self.body(route, holder, context, &call.headers).await?;
         }
         self.check_replica(route).await?;
         handler(&self.state, call).await
     }
 
     /// Checks key, path, method, scope and rate, in this order, then calls the handler.
-    async fn keyed(&self, found: RouteMatch<'_, S>, journey: &mut RequestContext<'_>) -> Result<Answer, ApiError> {
-        let caller = self.caller(journey).await?;
-        let holder = match journey.connection.kind {
+    async fn keyed(&self, found: RouteMatch<'_, S>, context: &mut RequestContext<'_>) -> Result<Answer, ApiError> {
+        let caller = self.caller(context).await?;
+        let holder = match context.connection.kind {
             ListenerKind::Admin => BudgetHolder::Operator,
             ListenerKind::Public => BudgetHolder::Account(self.state.account(&caller)),
         };
-        journey.asker.get_or_init(|| holder);
+        context.asker.get_or_init(|| holder);
         let (route, params) = row(found)?;
         let handler = match route.access {
             Access::Key(handler) => handler,
@@ -238,21 +238,21 @@ impl<S: Authenticator> HttpService<S> {
                 return Err(ApiError::NotFound);
             }
         };
-        if !matches!(journey.head.method, Method::GET | Method::HEAD) {
+        if !matches!(context.head.method, Method::GET | Method::HEAD) {
             self.state.check_suspension(&caller)?;
         }
-        if let Some(seconds) = journey.admission.get().and_then(|admission| admission.refused) {
+        if let Some(seconds) = context.admission.get().and_then(|admission| admission.refused) {
             return Err(ApiError::RateLimited(seconds));
         }
-        let mut call = journey.call(caller, params);
-        call.body = self.body(route, holder, journey, &call.headers).await?;
+        let mut call = context.call(caller, params);
+        call.body = self.body(route, holder, context, &call.headers).await?;
         self.check_replica(route).await?;
         handler(&self.state, call).await
     }
 
-    async fn caller(&self, journey: &RequestContext<'_>) -> Result<S::Caller, ApiError> {
-        let headers = &journey.head.headers;
-        match journey.connection.kind {
+    async fn caller(&self, context: &RequestContext<'_>) -> Result<S::Caller, ApiError> {
+        let headers = &context.head.headers;
+        match context.connection.kind {
             // Only the operator can open the socket; the request rate applies to keys.
             ListenerKind::Admin => {
                 let account = headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
@@ -260,9 +260,9 @@ impl<S: Authenticator> HttpService<S> {
             }
             ListenerKind::Public => {
                 let unknown = ApiError::Unauthenticated(Unauthenticated::Unknown);
-                let key = journey.door.map_or_else(|| bearer(headers), |door| door.key(headers))?;
+                let key = context.service.map_or_else(|| bearer(headers), |service| service.key(headers))?;
                 let caller = self.state.authenticate(key).await?.ok_or(unknown)?;
-                journey.admission.get_or_init(|| self.state.admit(&caller));
+                context.admission.get_or_init(|| self.state.admit(&caller));
                 Ok(caller)
             }
         }
@@ -273,15 +273,15 @@ impl<S: Authenticator> HttpService<S> {
         &self,
         route: &Route<S>,
         holder: BudgetHolder,
-        journey: &mut RequestContext<'_>,
+        context: &mut RequestContext<'_>,
         headers: &HeaderMap,
     ) -> Result<ReadBody, ApiError> {
         let Some(types) = route.body.types() else { return Ok(ReadBody::none()) };
         body::check_type(headers, types)?;
         let limits = &self.limits.body;
         let _turn = self.limits.budgets.await_body(&holder)?;
-        let _awaited = journey.connection.await_body(!matches!(holder, BudgetHolder::Unauthenticated(_)));
-        body::read(&mut journey.body, limits.most(route.size), limits, &self.limits.budgets, holder).await
+        let _awaited = context.connection.await_body(!matches!(holder, BudgetHolder::Unauthenticated(_)));
+        body::read(&mut context.body, limits.most(route.size), limits, &self.limits.budgets, holder).await
     }
 
     /// Adds the parts that every answer has.
@@ -317,8 +317,7 @@ impl<S: Authenticator> HttpService<S> {
 impl<S: Authenticator> Serve for HttpService<S> {
     async fn serve(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
         let started = Instant::now();
-        let chance = entropy::bytes(&*self.entropy);
-        let request_id: Arc<str> = Ulid::new(self.clock.now(), chance).to_string().into();
+        let request_id: Arc<str> = Ulid::new(self.clock.now(), entropy::bytes(&*self.entropy)).to_string().into();
         let (admission, asker) = (OnceLock::new(), OnceLock::new());
         if connection.kind == ListenerKind::Admin {
             asker.get_or_init(|| BudgetHolder::Operator);
@@ -332,22 +331,23 @@ impl<S: Authenticator> Serve for HttpService<S> {
             RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => route.name,
             RouteMatch::Nothing => meters::UNKNOWN,
         };
-        let door = CompatService::of_request(&found, &path);
+        let service = CompatService::of_request(&found, &path);
         let people = self.people(&found, &head, connection);
         let for_people = people.is_some();
         let client = connection.client(&head.headers);
         let (request_id, admission, asker) = (&request_id, &admission, &asker);
-        let journey = RequestContext { head, body, connection, client, request_id, for_people, door, admission, asker };
-        let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
+        let context =
+            RequestContext { head, body, connection, client, request_id, for_people, service, admission, asker };
+        let outcome = caught(self.answer(found, context)).await.unwrap_or_else(|_| {
             tracing::error!(request_id = &**request_id, route, "handler panicked");
             Err(ApiError::Internal)
         });
         let is_too_large = matches!(outcome, Err(ApiError::PayloadTooLarge(_)));
         let refusal = |error: ApiError| {
             self.meters.refused(error.code(), self.clock.now());
-            match (&people, door) {
+            match (&people, service) {
                 (Some((page, headers)), _) => page(&self.state, &error, headers, request_id),
-                (None, Some(door)) => door.answer(&error, request_id),
+                (None, Some(service)) => service.answer(&error, request_id),
                 (None, None) => error.answer_for(request_id),
             }
         };

@@ -295,7 +295,7 @@ mod tests {
             steps in proptest::collection::vec((0_u32..240, input()), 1..200),
             looks in 1_u8..3,
         ) {
-            let (mut state, mut now, mut told) = (State::Absent, NOW, Vec::new());
+            let (mut state, mut now, mut notices) = (State::Absent, NOW, Vec::new());
             for (minutes, input) in steps {
                 now = now + minutes * MINUTE;
                 let before = state;
@@ -306,14 +306,15 @@ mod tests {
                 prop_assert_eq!(next.effects.contains(&Effect::Resolve), before.is_open() && !state.is_open());
                 let kinds = announced(&next.effects);
                 prop_assert!(kinds.len() <= 1);
-                told.extend(kinds.into_iter().map(|kind| (now, kind)));
+                notices.extend(kinds.into_iter().map(|kind| (now, kind)));
             }
-            let of = |wanted: NoticeKind| told.iter().filter(move |(_, kind)| *kind == wanted).map(|(at, _)| *at);
+            let of = |wanted: NoticeKind| notices.iter().filter(move |(_, kind)| *kind == wanted).map(|(at, _)| *at);
             let (opened, resolved): (Vec<_>, Vec<_>) =
                 (of(NoticeKind::Opened).collect(), of(NoticeKind::Resolved).collect());
             // Each announced end follows its own announced opening, worsened reopening, or reminder.
             for pair in resolved.windows(2) {
-                prop_assert!(told.iter().any(|(at, kind)| *kind != NoticeKind::Resolved && (pair[0]..=pair[1]).contains(at)));
+                let is_between = |at: &Timestamp| (pair[0]..=pair[1]).contains(at);
+                prop_assert!(notices.iter().any(|(at, kind)| *kind != NoticeKind::Resolved && is_between(at)));
             }
             // An intermittent condition is announced at most once an hour.
             for pair in opened.windows(2) {

@@ -196,10 +196,10 @@ fn rates(table: &mut String) {
     for millis in [0, 20_500, 20_600, 59_999, 60_000, 60_001, 80_500, 200_000] {
         let outcome = state.admit(2, Duration::from_millis(millis));
         let view = outcome.unwrap_or_else(|refused| refused.view);
-        let told =
+        let decision =
             outcome.map_or_else(|r| format!("refused, retry after {}", r.retry_after_secs), |_| "admitted".to_owned());
         let secs = format!("{}.{:03}", millis / 1000, millis % 1000);
-        let _ = writeln!(table, "{secs:<8} {told:<24} {} {}", view.remaining, view.reset_secs);
+        let _ = writeln!(table, "{secs:<8} {decision:<24} {} {}", view.remaining, view.reset_secs);
     }
 }
 

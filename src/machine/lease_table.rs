@@ -1,4 +1,4 @@
-//! Leases on messages. A lease is the right to decide over a message, and it is in one of two states:
+//! Leases on messages. A lease is the right to decide about a message. It has one of two states:
 //!
 //! ```text
 //!   (free) --reserve--> Reserved <--step back / begin--> Exclusive <--take-- (free)
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use crate::base::id::MessageId;
 
-/// Identifies a lease. Numbers are never used again, so an outdated lease changes nothing.
+/// Identifies a lease. Numbers are never reused, so an outdated lease changes nothing.
 pub type LeaseNumber = u64;
 
 /// State of a message's lease.
@@ -21,16 +21,16 @@ pub type LeaseNumber = u64;
 pub enum LeaseState {
     /// A worker is about to send the message.
     Reserved,
-    /// MAIL is on the wire or its outcome is being committed, or an operation decides over the message.
+    /// MAIL has been written or the outcome is being committed, or an operation decides about the message.
     Exclusive,
 }
 
 /// An exclusive lease that was taken.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Taken<R> {
-    /// The number of the lease.
+    /// Number of the lease.
     pub number: LeaseNumber,
-    /// The handle of the reservation that this revoked.
+    /// Handle of the reservation that this revoked.
     pub revoked: Option<R>,
 }
 
@@ -63,7 +63,7 @@ impl<R> LeaseTable<R> {
         Some(self.add(message, LeaseState::Reserved, Some(handle)))
     }
 
-    /// Takes an exclusive lease on `message`, and revokes a reservation. Returns `None` if the present lease is
+    /// Takes an exclusive lease on `message`, and revokes a reservation. Returns `None` if the current lease is
     /// exclusive.
     pub fn take(&mut self, message: MessageId) -> Option<Taken<R>> {
         if self.state(message) == Some(LeaseState::Exclusive) {
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_holder_at_most_may_decide_and_every_revoked_one_is_told(steps in prop::collection::vec(0u8..6, 0..60)) {
+        fn at_most_one_holder_decides_and_every_revoked_one_is_notified(steps in prop::collection::vec(0u8..6, 0..60)) {
             let mut table = LeaseTable::default();
             // The model: the worker that has the lease and whether it has begun; the operation that has it.
             let (mut worker, mut operation, mut outdated) = (None::<(LeaseNumber, bool)>, None, Vec::new());

@@ -1,5 +1,5 @@
-//! Messages that are held because their account is suspended, or has paused its mail for their site. They are ordered
-//! by the end of their lifetime.
+//! Paused messages: their account is suspended, or has paused its mail for their site. They are ordered by their
+//! expiry.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::destination::{Place, QueuedMessage};
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 
-/// Messages held at most: some 10 MB. Tests get there sooner.
+/// Maximum number of paused messages in memory: some 10 MB. Tests use a smaller limit.
 const MESSAGES_MAX: usize = if cfg!(test) { 64 } else { 65_536 };
 
 /// The messages.
@@ -15,7 +15,7 @@ const MESSAGES_MAX: usize = if cfg!(test) { 64 } else { 65_536 };
 pub struct PausedMessages(BTreeMap<(Timestamp, Place), QueuedMessage>);
 
 impl PausedMessages {
-    /// Adds a message. Returns false if there is no room.
+    /// Adds a message. Returns false if the limit is reached.
     pub fn add(&mut self, message: QueuedMessage) -> bool {
         let has_room = self.0.len() < MESSAGES_MAX;
         if has_room {
@@ -24,12 +24,12 @@ impl PausedMessages {
         has_room
     }
 
-    /// Returns the earliest end of a lifetime.
+    /// Returns the earliest expiry.
     pub fn first_end(&self) -> Option<Timestamp> {
         self.0.first_key_value().map(|((end, _), _)| *end)
     }
 
-    /// Takes out the messages whose lifetime is over.
+    /// Removes the expired messages.
     pub fn take_ended(&mut self, now: Timestamp) -> Vec<QueuedMessage> {
         let mut ended = Vec::new();
         while let Some(entry) = self.0.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -38,7 +38,7 @@ impl PausedMessages {
         ended
     }
 
-    /// Takes out the messages of an account.
+    /// Removes the messages of an account.
     pub fn take_of(&mut self, account: AccountId) -> Vec<QueuedMessage> {
         self.0.extract_if(.., |_, message| message.place.account == account).map(|(_, message)| message).collect()
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_held_than_there_is_room_for() {
+    fn holds_at_most_the_maximum_number_of_messages() {
         let mut paused = PausedMessages::default();
         assert_eq!((0..100).filter(|n| paused.add(message(*n))).count(), MESSAGES_MAX);
     }

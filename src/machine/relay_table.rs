@@ -1,5 +1,5 @@
-//! State of the relays at work: backoff after faults of their own, messages that met a fault which may be theirs, and
-//! the share of daily caps while a relay warms up. Relays are named by their place in the configuration.
+//! State of the relays: backoff after their own failures, messages with a failure that may be the relay's, and the
+//! counts of the daily caps while a relay warms up. Relays are identified by their position in the configuration.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -7,32 +7,32 @@ use std::time::Duration;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 
-/// Backoff of a relay after its first, second, ... fault in a row.
+/// Backoff of a relay after its first, second, ... failure in a row.
 const BACKOFF_SECS: [u64; 4] = [60, 120, 300, 600];
-/// Messages remembered at most that met a fault which may be theirs.
+/// Maximum number of stored messages whose failure may be the relay's.
 const DOUBTFUL_MAX: usize = 4096;
 
-/// A relay's place in the configuration.
+/// Position of a relay in the configuration.
 pub type RelayNumber = usize;
 
 /// State of all relays.
 #[derive(Debug, Default)]
 pub struct RelayTable {
-    faults: BTreeMap<RelayNumber, Fault>,
+    faults: BTreeMap<RelayNumber, FaultSeries>,
     counts: HashMap<(RelayNumber, String), Count>,
     doubtful: HashSet<MessageId>,
 }
 
-/// The faults of a relay in a row.
+/// The failures of a relay in a row.
 #[derive(Debug)]
-struct Fault {
+struct FaultSeries {
     held_until: Timestamp,
     in_a_row: usize,
     since: Timestamp,
     why: String,
 }
 
-/// Messages that a relay has handed to a site on one day, and those in flight.
+/// Number of messages that a relay has sent to a site on one day, and of those in flight.
 #[derive(Debug, Clone, Copy)]
 struct Count {
     day: u32,
@@ -45,22 +45,22 @@ struct Count {
 pub struct RelayBackoff {
     /// The end of the backoff.
     pub until: Timestamp,
-    /// Whether this fault began it. Several messages may meet the same fault, which counts once.
+    /// Whether this failure began it. Several messages may meet the same failure, which counts once.
     pub is_new: bool,
 }
 
 impl RelayTable {
-    /// Returns the end of a relay's backoff, if it is still to come.
+    /// Returns the end of a relay's backoff, if it is in the future.
     pub fn held_until(&self, relay: RelayNumber, now: Timestamp) -> Option<Timestamp> {
         self.faults.get(&relay).map(|fault| fault.held_until).filter(|until| *until > now)
     }
 
-    /// Returns the start of a relay's faults in a row, and the kind of the last one.
+    /// Returns the start of a relay's failures in a row, and the kind of the last one.
     pub fn fault(&self, relay: RelayNumber) -> Option<(Timestamp, &str)> {
         self.faults.get(&relay).map(|fault| (fault.since, fault.why.as_str()))
     }
 
-    /// A relay failed. `why` is the kind of the fault, which names no recipient.
+    /// Records a failure of a relay. `why` is the kind of failure, without any recipient.
     pub fn failed(&mut self, relay: RelayNumber, now: Timestamp, why: &str) -> RelayBackoff {
         if let Some(until) = self.held_until(relay, now) {
             return RelayBackoff { until, is_new: false };
@@ -69,18 +69,18 @@ impl RelayTable {
         let in_a_row = before.map_or(0, |fault| fault.in_a_row);
         let since = before.map_or(now, |fault| fault.since);
         let until = now + Duration::from_secs(BACKOFF_SECS[in_a_row.min(BACKOFF_SECS.len() - 1)]);
-        let fault = Fault { held_until: until, in_a_row: in_a_row + 1, since, why: why.to_owned() };
+        let fault = FaultSeries { held_until: until, in_a_row: in_a_row + 1, since, why: why.to_owned() };
         self.faults.insert(relay, fault);
         RelayBackoff { until, is_new: true }
     }
 
-    /// A relay works. Returns whether it had failed before.
+    /// Records that a relay works. Returns whether it had failed before.
     pub fn works(&mut self, relay: RelayNumber) -> bool {
         self.faults.remove(&relay).is_some()
     }
 
-    /// Returns whether a fault that may be the message's own is put down to its relay: the first time that the message
-    /// meets it.
+    /// Whether a failure that the message may have caused is charged to its relay. This is the case the first time that
+    /// the message meets it.
     pub fn blames_relay_for(&mut self, message: MessageId) -> bool {
         if self.doubtful.len() >= DOUBTFUL_MAX {
             self.doubtful.clear();
@@ -92,13 +92,13 @@ impl RelayTable {
         self.counts.get(&(relay, site.to_owned())).filter(|count| count.day == day)
     }
 
-    /// Returns whether a relay has handed `cap` messages to `site` on `day`, those in flight included. Returns `None`
-    /// if the count of that day is yet to be read from the store.
+    /// Whether a relay has sent `cap` messages to `site` on `day`, including those in flight. Returns `None` if the
+    /// day's count must be read from the store first.
     pub fn is_used_up(&self, relay: RelayNumber, site: &str, day: u32, cap: u32) -> Option<bool> {
         self.count(relay, site, day).map(|count| count.taken + count.in_flight >= cap)
     }
 
-    /// Notes the stored count of `day`, unless a count of that day is known. Counts of other days are forgotten.
+    /// Sets the stored count of `day`, unless a count of that day is known. Counts of other days are removed.
     pub fn learn(&mut self, relay: RelayNumber, site: &str, day: u32, taken: u32) {
         if self.count(relay, site, day).is_none() {
             self.counts.retain(|_, count| count.day == day);
@@ -106,7 +106,7 @@ impl RelayTable {
         }
     }
 
-    /// Takes a share of the daily cap for one message. Returns false if it is used up, and `None` as
+    /// Reserves a part of the daily cap for one message. Returns false if the cap is reached, and `None` as
     /// [`Self::is_used_up`] does.
     pub fn take_share(&mut self, relay: RelayNumber, site: &str, day: u32, cap: u32) -> Option<bool> {
         let is_free = !self.is_used_up(relay, site, day, cap)?;
@@ -116,7 +116,7 @@ impl RelayTable {
         Some(is_free)
     }
 
-    /// Returns a share that was taken on `day`. `was_used` tells whether the site took the message.
+    /// Releases a part that was reserved on `day`. `was_used` says whether the site accepted the message.
     pub fn end_share(&mut self, relay: RelayNumber, site: &str, day: u32, was_used: bool) {
         if let Some(count) = self.counts.get_mut(&(relay, site.to_owned())).filter(|count| count.day == day) {
             count.in_flight = count.in_flight.saturating_sub(1);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_may_be_the_message_s_own_is_put_down_to_the_relay_once() {
+    fn a_failure_possibly_caused_by_the_message_is_charged_to_the_relay_once() {
         let mut table = RelayTable::default();
         assert!(table.blames_relay_for(MessageId::default()) && !table.blames_relay_for(MessageId::default()));
     }
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_messages_go_than_the_cap_allows(cap in 0u32..6, steps in prop::collection::vec(0u8..3, 0..60)) {
+        fn no_more_messages_are_sent_than_the_cap_allows(cap in 0u32..6, steps in prop::collection::vec(0u8..3, 0..60)) {
             let (mut table, mut taken, mut in_flight) = (RelayTable::default(), 0, 0);
             table.learn(0, "a.test", 1, 0);
             for step in steps {

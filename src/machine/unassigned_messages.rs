@@ -1,5 +1,5 @@
-//! Messages of no destination that memory has no room for: they wait for names, or are paused. They are in the store
-//! alone. Memory has the place of the first one, and the time at which the first of them ends.
+//! Unassigned messages: spilled messages without a destination, because they wait for look-ups or are paused. They are
+//! only in the store. Memory has the position of the first one, and the time at which the first of them expires.
 
 use super::destination::{Spill, SpillArea};
 use crate::base::time::Timestamp;
@@ -8,28 +8,28 @@ use crate::base::time::Timestamp;
 #[derive(Debug, Default)]
 pub struct UnassignedMessages {
     spilled: SpillArea,
-    /// Whether they are to be read once more after the present reading.
+    /// Whether they must be read once more after the current read.
     reads_again: bool,
 }
 
 impl UnassignedMessages {
-    /// Adds messages. Returns when they are to be read at the latest, where that has changed.
+    /// Adds messages. Returns the latest time for reading them, if it has changed.
     pub fn add(&mut self, spill: Spill) -> Option<Timestamp> {
         self.spilled.add(spill)
     }
 
-    /// Whether there is nothing to read, and nothing is being read.
+    /// Whether there is nothing to read, and no read is running.
     pub const fn is_empty(&self) -> bool {
         self.spilled.is_empty()
     }
 
-    /// Begins to read. While another reading goes on, the messages are read once more after it.
+    /// Begins a read. If another one is running, the messages are read once more after it.
     pub const fn begin_reading(&mut self) -> Option<Spill> {
         self.reads_again = self.spilled.is_reading();
         if self.reads_again { None } else { self.spilled.begin_reading() }
     }
 
-    /// Reading ends; `rest` is still in the store alone. Returns when to read again.
+    /// Ends a read; `rest` is still only in the store. Returns when to read again.
     pub fn end_reading(&mut self, rest: Option<Spill>, now: Timestamp) -> Option<Timestamp> {
         let again = std::mem::take(&mut self.reads_again).then_some(now);
         let reads_at = self.spilled.end_reading(rest);
@@ -46,7 +46,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(60_000);
 
     #[test]
-    fn a_call_during_a_reading_has_the_messages_read_once_more() {
+    fn a_request_during_a_read_causes_another_read() {
         let place = Place { due: NOW, account: AccountId::default(), id: MessageId::default() };
         let spill = Spill { from: place, ends_at: Timestamp::from_millis(600_000) };
         let mut unassigned = UnassignedMessages::default();

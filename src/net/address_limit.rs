@@ -24,7 +24,7 @@ pub(super) struct AddressCounts {
 /// A counted connection. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(super) struct CountedAddress {
-    crowd: Arc<AddressCounts>,
+    counts: Arc<AddressCounts>,
     /// `None` if the connection is exempt.
     address: Option<IpAddr>,
 }
@@ -48,7 +48,7 @@ impl AddressCounts {
                 *open.entry(network).or_default() += 1;
             }
         }
-        Some(CountedAddress { crowd: Arc::clone(self), address })
+        Some(CountedAddress { counts: Arc::clone(self), address })
     }
 
     /// Returns the networks by which a client is counted, with the limit of each.
@@ -66,8 +66,8 @@ impl AddressCounts {
 impl Drop for CountedAddress {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
-        let mut open = self.crowd.open.lock().unwrap_or_else(PoisonError::into_inner);
-        for (network, _) in self.crowd.counted(address) {
+        let mut open = self.counts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for (network, _) in self.counts.counted(address) {
             if let Some(count) = open.get_mut(&network) {
                 *count -= 1;
                 if *count == 0 {
@@ -88,36 +88,36 @@ mod tests {
 
     #[test]
     fn an_ipv4_address_and_an_ipv6_64_have_one_limit_each() {
-        let crowd = Arc::new(AddressCounts::new(2, Vec::new()));
-        let first = crowd.enter(peer("192.0.2.1")).unwrap();
-        let _second = crowd.enter(peer("::ffff:192.0.2.1")).unwrap();
-        assert!(crowd.enter(peer("192.0.2.1")).is_none());
-        assert!(crowd.enter(peer("192.0.2.2")).is_some());
+        let counts = Arc::new(AddressCounts::new(2, Vec::new()));
+        let first = counts.enter(peer("192.0.2.1")).unwrap();
+        let _second = counts.enter(peer("::ffff:192.0.2.1")).unwrap();
+        assert!(counts.enter(peer("192.0.2.1")).is_none());
+        assert!(counts.enter(peer("192.0.2.2")).is_some());
         drop(first);
-        let _third = crowd.enter(peer("192.0.2.1")).unwrap();
-        let _held = [crowd.enter(peer("2001:db8::1")).unwrap(), crowd.enter(peer("2001:db8::ffff:1")).unwrap()];
-        assert!(crowd.enter(peer("2001:db8::2")).is_none());
-        assert!(crowd.enter(peer("2001:db8:0:1::2")).is_some());
+        let _third = counts.enter(peer("192.0.2.1")).unwrap();
+        let _held = [counts.enter(peer("2001:db8::1")).unwrap(), counts.enter(peer("2001:db8::ffff:1")).unwrap()];
+        assert!(counts.enter(peer("2001:db8::2")).is_none());
+        assert!(counts.enter(peer("2001:db8:0:1::2")).is_some());
     }
 
     #[test]
     fn exempt_networks_have_no_limit_and_closed_connections_are_not_counted() {
-        let crowd = Arc::new(AddressCounts::new(1, vec!["10.0.0.0/8".parse().unwrap()]));
+        let counts = Arc::new(AddressCounts::new(1, vec!["10.0.0.0/8".parse().unwrap()]));
         let held: Vec<_> =
-            (0..9).map(|_| [crowd.enter(peer("10.1.2.3")).unwrap(), crowd.enter(None).unwrap()]).collect();
-        drop((held, crowd.enter(peer("192.0.2.1")).unwrap()));
-        assert!(crowd.open.lock().unwrap().is_empty());
+            (0..9).map(|_| [counts.enter(peer("10.1.2.3")).unwrap(), counts.enter(None).unwrap()]).collect();
+        drop((held, counts.enter(peer("192.0.2.1")).unwrap()));
+        assert!(counts.open.lock().unwrap().is_empty());
     }
 
     #[test]
     fn an_ipv6_48_has_four_times_the_limit_of_a_client() {
-        let crowd = Arc::new(AddressCounts::new(2, Vec::new()));
-        let from = |client: u16, host: u16| crowd.enter(peer(&format!("2001:db8:1:{client:x}::{host:x}")));
+        let counts = Arc::new(AddressCounts::new(2, Vec::new()));
+        let from = |client: u16, host: u16| counts.enter(peer(&format!("2001:db8:1:{client:x}::{host:x}")));
         let held: Vec<_> = (0..4).flat_map(|client| [from(client, 1), from(client, 2)]).map(Option::unwrap).collect();
         assert!(from(9, 1).is_none(), "all of the /48");
-        assert!(crowd.enter(peer("2001:db8:2::1")).is_some());
+        assert!(counts.enter(peer("2001:db8:2::1")).is_some());
         drop(held);
         assert!(from(9, 1).is_some());
-        assert!(crowd.open.lock().unwrap().is_empty());
+        assert!(counts.open.lock().unwrap().is_empty());
     }
 }

@@ -28,7 +28,7 @@ pub struct CertificateFiles {
     key: PathBuf,
     seen: [Option<Print>; 2],
     /// The error of an unusable pair that has not been logged yet.
-    untold: Option<TlsFault>,
+    unlogged: Option<TlsFault>,
 }
 
 /// File attributes that show whether a file has changed.
@@ -60,7 +60,7 @@ impl CertificateFiles {
         let seen = [certificate, key].map(print);
         let config = tls::server_config(certificate, key)?;
         let presented = Presented::new(config, until(certificate));
-        Ok((Self { certificate: certificate.to_owned(), key: key.to_owned(), seen, untold: None }, presented))
+        Ok((Self { certificate: certificate.to_owned(), key: key.to_owned(), seen, unlogged: None }, presented))
     }
 
     /// Presents a changed certificate, and checks at once when `at_once` is notified. Never returns.
@@ -83,16 +83,16 @@ impl CertificateFiles {
         match self.look() {
             // Unchanged since the last check: the files were not caught in the middle of a renewal.
             FileCheck::Same => {
-                if let Some(fault) = self.untold.take() {
+                if let Some(fault) = self.unlogged.take() {
                     tracing::warn!(%fault, "could not reload TLS certificate; keeping the current one");
                 }
             }
             FileCheck::Changed(config, until) => {
-                self.untold = None;
+                self.unlogged = None;
                 presented.present(*config, until);
                 tracing::info!(until = until.map(tracing::field::display), "TLS certificate reloaded");
             }
-            FileCheck::Unusable(fault) => self.untold = Some(fault),
+            FileCheck::Unusable(fault) => self.unlogged = Some(fault),
         }
     }
 
@@ -155,11 +155,11 @@ mod tests {
         write(&dir, "crt", &chain);
         files.turn(&presented);
         assert!(Arc::ptr_eq(&first, &presented.http.current()), "the key does not exist yet");
-        assert!(files.untold.is_some(), "the failure is not logged before the next check");
+        assert!(files.unlogged.is_some(), "the failure is not logged before the next check");
         write(&dir, "key", &key);
         files.turn(&presented);
         assert!(!Arc::ptr_eq(&first, &presented.http.current()));
-        assert!(files.untold.is_none());
+        assert!(files.unlogged.is_none());
     }
 
     #[test]
@@ -169,9 +169,9 @@ mod tests {
         let first = (presented.http.current(), presented.mail.current());
         write(&dir, "crt", "torn");
         files.turn(&presented);
-        assert!(files.untold.as_ref().unwrap().to_string().contains("no certificate"));
+        assert!(files.unlogged.as_ref().unwrap().to_string().contains("no certificate"));
         files.turn(&presented);
-        assert!(files.untold.is_none(), "the failure is logged once");
+        assert!(files.unlogged.is_none(), "the failure is logged once");
         files.turn(&presented);
         fs::remove_file(dir.path().join("key")).unwrap();
         files.turn(&presented);

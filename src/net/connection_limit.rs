@@ -66,7 +66,7 @@ impl ConnectionPlaces {
         let permit = match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => loop {
-                self.make_room(Instant::now());
+                self.make_space(Instant::now());
                 match timeout(RETRY, Arc::clone(&self.free).acquire_owned()).await {
                     Ok(permit) => break permit.ok()?,
                     Err(_) => continue,
@@ -91,7 +91,7 @@ impl ConnectionPlaces {
     }
 
     /// Asks the connection to end that has been dispensable longest and was not asked yet.
-    fn make_room(&self, now: Instant) {
+    fn make_space(&self, now: Instant) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = open.values().filter(|holder| !holder.is_chosen.load(Relaxed));
         let ranked = waiting.filter_map(|holder| holder.dispensable(now).map(|rank| (rank, holder)));

@@ -10,7 +10,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{Error, RootCertStore};
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::mail_tls::{Fault, fault_of};
+use super::mail_tls::{VerifyError, verify_error};
 use super::tls::provider;
 use crate::smtp::tls_policy::{DaneTerms, TlsFault};
 use crate::smtp::tlsa::{Association, Matching, Selector, Usage};
@@ -22,7 +22,7 @@ const CHAIN_MAX: usize = 16;
 ///
 /// # Errors
 /// No record matches. The error says why.
-pub(super) fn verify(chain: &[CertificateDer<'_>], terms: &DaneTerms) -> Result<(), Fault> {
+pub(super) fn verify(chain: &[CertificateDer<'_>], terms: &DaneTerms) -> Result<(), VerifyError> {
     let chain = &chain[..chain.len().min(CHAIN_MAX)];
     let Some((server, rest)) = chain.split_first() else {
         return Err((TlsFault::ValidationFailure, "the server has no certificate".to_owned()));
@@ -38,7 +38,7 @@ pub(super) fn verify(chain: &[CertificateDer<'_>], terms: &DaneTerms) -> Result<
                 for anchor in authorities(record, rest) {
                     match vouches(&anchor, server, rest, &terms.names) {
                         Ok(()) => return Ok(()),
-                        Err(fault) => last = fault_of(&fault),
+                        Err(fault) => last = verify_error(&fault),
                     }
                 }
             }

@@ -74,26 +74,26 @@ pub struct SourceEvent {
 /// A service whose events can be followed.
 pub struct EventSource {
     client: Client,
-    door: EventSourceAddress,
+    address: EventSourceAddress,
 }
 
 impl EventSource {
-    /// Creates a source for the service behind `door`. It trusts the system's roots.
+    /// Creates a source for the service behind `address`. It trusts the system's roots.
     ///
     /// # Errors
     /// The HTTP client can't be created.
-    pub fn new(door: EventSourceAddress) -> Result<Self, SourceFault> {
+    pub fn new(address: EventSourceAddress) -> Result<Self, SourceFault> {
         let roots = tls::trusted_roots(None).map_err(|fault| SourceFault::Lost(fault.to_string()))?;
         let builder = Client::builder()
             .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
             .http1_only()
             .redirect(reqwest::redirect::Policy::none());
-        let builder = match &door {
+        let builder = match &address {
             EventSourceAddress::Socket { path, .. } => builder.no_proxy().unix_socket(path.as_path()),
             EventSourceAddress::Api { .. } => builder,
         };
         let client = builder.build().map_err(|error| lost(&error))?;
-        Ok(Self { client, door })
+        Ok(Self { client, address })
     }
 
     /// Starts to follow after the event `after`, or from now on.
@@ -116,7 +116,7 @@ impl EventSource {
     }
 
     fn request(&self) -> Result<RequestBuilder, SourceFault> {
-        Ok(match &self.door {
+        Ok(match &self.address {
             EventSourceAddress::Socket { account, .. } => {
                 self.client.get(format!("http://localhost{PATH}")).header("x-postrider-account", account)
             }

@@ -31,8 +31,8 @@ impl Client {
             return Self { address, is_forwarded: false };
         };
         let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
-        let told = lines.iter().rev().flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
-        for hop in told.map_while(|hop| read(hop.trim_ascii())) {
+        let hops = lines.iter().rev().flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        for hop in hops.map_while(|hop| read(hop.trim_ascii())) {
             client = hop;
             if !is_ours(hop) {
                 break;
@@ -82,8 +82,8 @@ mod tests {
             client("10.9.9.9", &["198.51.100.7", "203.0.113.9, 10.1.1.1", "10.2.2.2"]),
             forwarded("203.0.113.9")
         );
-        for told in ["2001:db8::9", "[2001:db8::9]", "[2001:db8::9]:1234"] {
-            assert_eq!(client("127.0.0.1", &[told]), forwarded("2001:db8::9"));
+        for hop in ["2001:db8::9", "[2001:db8::9]", "[2001:db8::9]:1234"] {
+            assert_eq!(client("127.0.0.1", &[hop]), forwarded("2001:db8::9"));
         }
         assert_eq!(client("127.0.0.1", &["203.0.113.9:1234"]), forwarded("203.0.113.9"));
     }

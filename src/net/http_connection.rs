@@ -147,7 +147,7 @@ impl<T: Serve> Shared<T> {
         let (protocol, prefix) = match agreed {
             Some(protocol) => (protocol, Bytes::new()),
             None => match timeout_at(opened + self.limits.head_read, detect_protocol(&mut stream)).await {
-                Ok(Ok(told)) => told,
+                Ok(Ok(detected)) => detected,
                 // A client that sends nothing, or half a preface, gets no answer: its protocol is unknown.
                 Ok(Err(_)) | Err(_) => return,
             },

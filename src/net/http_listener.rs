@@ -123,12 +123,12 @@ pub struct HttpServer<T> {
 #[derive(Clone)]
 struct ConnectionLimits {
     places: Arc<ConnectionPlaces>,
-    crowd: Arc<AddressCounts>,
+    addresses: Arc<AddressCounts>,
 }
 
 impl ConnectionLimits {
-    fn new(places: usize, crowd: &Arc<AddressCounts>) -> Self {
-        Self { places: ConnectionPlaces::new(places), crowd: Arc::clone(crowd) }
+    fn new(places: usize, addresses: &Arc<AddressCounts>) -> Self {
+        Self { places: ConnectionPlaces::new(places), addresses: Arc::clone(addresses) }
     }
 }
 
@@ -137,10 +137,10 @@ impl<T: Serve> HttpServer<T> {
     pub fn new(service: Arc<T>, limits: HttpLimits) -> Self {
         let (stop, stopped) = watch::channel(false);
         let uncounted = limits.uncounted.iter().chain(&*limits.proxies).copied().collect();
-        let crowd = Arc::new(AddressCounts::new(limits.connections_each, uncounted));
+        let addresses = Arc::new(AddressCounts::new(limits.connections_each, uncounted));
         Self {
-            public: ConnectionLimits::new(limits.connections, &crowd),
-            admin: ConnectionLimits::new(ADMIN_CONNECTIONS, &crowd),
+            public: ConnectionLimits::new(limits.connections, &addresses),
+            admin: ConnectionLimits::new(ADMIN_CONNECTIONS, &addresses),
             shared: Shared { service, limits, stop: stopped },
             stop,
             listeners: JoinSet::new(),
@@ -277,32 +277,32 @@ impl ListeningSocket for UnixDoor {
 }
 
 /// Accepts until the server stops, then closes the socket and waits for the connections.
-async fn accept<D: ListeningSocket, T: Serve>(door: D, shared: Shared<T>, room: ConnectionLimits) {
+async fn accept<D: ListeningSocket, T: Serve>(listener: D, shared: Shared<T>, limits: ConnectionLimits) {
     let mut connections = JoinSet::new();
-    accept_until_stopped(&door, &shared, &room, &mut connections).await;
-    drop(door);
+    accept_until_stopped(&listener, &shared, &limits, &mut connections).await;
+    drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
 async fn accept_until_stopped<D: ListeningSocket, T: Serve>(
-    door: &D,
+    listener: &D,
     shared: &Shared<T>,
-    room: &ConnectionLimits,
+    limits: &ConnectionLimits,
     connections: &mut JoinSet<()>,
 ) {
     let mut stop = shared.stop.clone();
     // Kept across iterations: it may hold a connection that waits for a permit.
-    let mut arriving = pin!(next(door, room));
+    let mut arriving = pin!(next(listener, limits));
     while !*stop.borrow_and_update() {
         tokio::select! {
             biased;
             _ = stop.changed() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             arrived = arriving.as_mut() => {
-                arriving.set(next(door, room));
+                arriving.set(next(listener, limits));
                 let Some(Arrived { presence, place, stream, peer }) = arrived else { break };
                 let place = Arc::new(place);
-                let serving = door.serve(shared.clone(), stream, Arrival { peer, place: Arc::clone(&place) });
+                let serving = listener.serve(shared.clone(), stream, Arrival { peer, place: Arc::clone(&place) });
                 connections.spawn(async move {
                     tokio::select! {
                         biased;
@@ -327,12 +327,12 @@ struct Arrived<S> {
 /// Accepts the next connection and waits for its permit. At the limit, the connection that is idle longest is closed.
 /// If none is idle, new connections wait in the kernel's queue, so that they are served late instead of refused. A
 /// connection over its address's limit is closed at once. `None` if the permits are closed.
-async fn next<D: ListeningSocket>(door: &D, room: &ConnectionLimits) -> Option<Arrived<D::Stream>> {
+async fn next<D: ListeningSocket>(listener: &D, limits: &ConnectionLimits) -> Option<Arrived<D::Stream>> {
     loop {
-        match door.next().await {
-            Ok((stream, peer)) => match room.crowd.enter(peer) {
+        match listener.next().await {
+            Ok((stream, peer)) => match limits.addresses.enter(peer) {
                 Some(presence) => {
-                    let place = room.places.take().await?;
+                    let place = limits.places.take().await?;
                     return Some(Arrived { presence, place, stream, peer });
                 }
                 None => tracing::debug!(?peer, "connection limit of one client address reached"),
@@ -340,7 +340,7 @@ async fn next<D: ListeningSocket>(door: &D, room: &ConnectionLimits) -> Option<A
             // The client has disconnected already; accept the next one.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
+                tracing::warn!(%error, "could not accept a connection; retrying shortly");
                 sleep(ACCEPT_BACKOFF).await;
             }
         }

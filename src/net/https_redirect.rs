@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::net::acme::challenges::ChallengeProof;
 
-    fn told(answer: &Response<Body>) -> (u16, Option<&str>) {
+    fn summary(answer: &Response<Body>) -> (u16, Option<&str>) {
         let location = answer.headers().get(LOCATION).map(|value| value.to_str().unwrap());
         (answer.status().as_u16(), location)
     }
@@ -105,10 +105,10 @@ mod tests {
         let clear = HttpsRedirect::new(Arc::default(), "https://mail.example.com/");
         let ask = |method: &Method, target: &str| clear.answer(method, target);
         let page = ask(&Method::GET, "/messages?to=a%40b.example");
-        assert_eq!(told(&page), (308, Some("https://mail.example.com/messages?to=a%40b.example")));
-        assert_eq!(told(&ask(&Method::GET, "/")), (308, Some("https://mail.example.com/")));
-        assert_eq!(told(&ask(&Method::GET, "/v1/me")), (404, None));
-        assert_eq!(told(&ask(&Method::POST, "/login")), (404, None), "a password was already sent unencrypted");
+        assert_eq!(summary(&page), (308, Some("https://mail.example.com/messages?to=a%40b.example")));
+        assert_eq!(summary(&ask(&Method::GET, "/")), (308, Some("https://mail.example.com/")));
+        assert_eq!(summary(&ask(&Method::GET, "/v1/me")), (404, None));
+        assert_eq!(summary(&ask(&Method::POST, "/login")), (404, None), "a password was already sent unencrypted");
         let Body::Whole(body) = ask(&Method::POST, "/v1/messages").into_body() else { panic!("a stream") };
         assert!(std::str::from_utf8(&body).unwrap().contains("https://mail.example.com"), "{body:?}");
     }
@@ -120,8 +120,8 @@ mod tests {
         let _given =
             challenges.give(ChallengeProof::Answer { token: "t0ken".to_owned(), answer: "t0ken.print".to_owned() });
         let ask = |token: &str| clear.answer(&Method::GET, &format!("/.well-known/acme-challenge/{token}"));
-        assert_eq!(told(&ask("other")), (404, None));
-        assert_eq!(told(&ask("")), (404, None));
+        assert_eq!(summary(&ask("other")), (404, None));
+        assert_eq!(summary(&ask("")), (404, None));
         let Body::Whole(body) = ask("t0ken").into_body() else { panic!("a stream") };
         assert_eq!(body, "t0ken.print");
     }

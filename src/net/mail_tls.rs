@@ -17,7 +17,7 @@ use crate::domain::event::{Authenticated, TlsFacts};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 
 /// Error of a certificate, as a code for reports and as text.
-pub(super) type Fault = (TlsFault, String);
+pub(super) type VerifyError = (TlsFault, String);
 
 /// TLS configuration of all sessions, and the roots that verify certificates after the handshake.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl MailTls {
         connection: &ClientConnection,
         name: &ServerName<'_>,
         required: &TlsRequirement,
-    ) -> Result<TlsFacts, Fault> {
+    ) -> Result<TlsFacts, VerifyError> {
         let version = connection.protocol_version().and_then(|version| version.as_str()).unwrap_or("unknown");
         let suite = connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
         let chain = connection.peer_certificates().unwrap_or_default();
@@ -79,11 +79,13 @@ impl MailTls {
         chain: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         required: &TlsRequirement,
-    ) -> Result<Authenticated, Fault> {
+    ) -> Result<Authenticated, VerifyError> {
         let verified = self.verify(chain, name);
         let otherwise = match required {
             TlsRequirement::Opportunistic => Authenticated::None,
-            TlsRequirement::Pkix => return verified.map(|()| Authenticated::Pkix).map_err(|fault| fault_of(&fault)),
+            TlsRequirement::Pkix => {
+                return verified.map(|()| Authenticated::Pkix).map_err(|fault| verify_error(&fault));
+            }
             TlsRequirement::Dane(terms) if terms.associations.is_empty() => Authenticated::None,
             TlsRequirement::Dane(terms) => {
                 dane::verify(chain, terms)?;
@@ -102,9 +104,9 @@ impl MailTls {
 }
 
 /// Converts a certificate error to the result types of RFC 8460 4.3.
-pub(super) fn fault_of(fault: &Error) -> Fault {
+pub(super) fn verify_error(error: &Error) -> VerifyError {
     use CertificateError as Why;
-    let told = match fault {
+    let code = match error {
         Error::InvalidCertificate(Why::NotValidForName | Why::NotValidForNameContext { .. }) => {
             TlsFault::CertificateHostMismatch
         }
@@ -112,7 +114,7 @@ pub(super) fn fault_of(fault: &Error) -> Fault {
         Error::InvalidCertificate(_) => TlsFault::CertificateNotTrusted,
         _ => TlsFault::ValidationFailure,
     };
-    (told, fault.to_string())
+    (code, error.to_string())
 }
 
 /// Accepts every certificate, but requires that the server holds its key. Otherwise a verified certificate would prove

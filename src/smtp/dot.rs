@@ -1,4 +1,4 @@
-//! The message on the wire after 354: dots at line starts are doubled, and a lone dot ends the message (RFC 5321
+//! Encoding of the message after 354: dots at line starts are doubled, and a lone dot ends the message (RFC 5321
 //! 4.5.2).
 
 use std::io::BufRead as _;

@@ -175,9 +175,9 @@ impl Transaction {
     /// Handles the awaited answer; further commands go to `out`.
     pub(super) fn answered(&mut self, reply: Reply, out: &mut Vec<u8>) -> Next {
         match self.awaits {
-            AwaitedReply::Rset if reply.is_positive() => self.go_on(AwaitedReply::Mail, out),
-            AwaitedReply::Mail if reply.is_positive() => self.go_on(AwaitedReply::Rcpt, out),
-            AwaitedReply::Rcpt if reply.is_positive() => self.go_on(AwaitedReply::Data, out),
+            AwaitedReply::Rset if reply.is_positive() => self.advance(AwaitedReply::Mail, out),
+            AwaitedReply::Mail if reply.is_positive() => self.advance(AwaitedReply::Rcpt, out),
+            AwaitedReply::Rcpt if reply.is_positive() => self.advance(AwaitedReply::Data, out),
             AwaitedReply::Data if reply.code == 354 => self.begin_body(out),
             AwaitedReply::Dot if reply.is_positive() => Next::Finished(Phase::Dot, Ending::Answered(reply)),
             AwaitedReply::LoneDot => self.finish(),
@@ -190,7 +190,7 @@ impl Transaction {
         }
     }
 
-    fn go_on(&mut self, awaits: AwaitedReply, out: &mut Vec<u8>) -> Next {
+    fn advance(&mut self, awaits: AwaitedReply, out: &mut Vec<u8>) -> Next {
         self.awaits = awaits;
         if let Pace::OneByOne { mail, rcpt } = &mut self.pace {
             match awaits {

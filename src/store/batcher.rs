@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// A batcher: takes the queued items, and those that arrive within the wait that `patience` returns.
+/// A batcher: takes the queued items, and those that arrive within the wait that `batch_wait` returns.
 pub(super) struct Batcher<'a, T, P: Fn(&[T]) -> Duration> {
     inbox: &'a Receiver<T>,
     began: Instant,
     most: usize,
-    patience: P,
+    batch_wait: P,
 }
 
 impl<'a, T, P: Fn(&[T]) -> Duration> Batcher<'a, T, P> {
-    /// Collects at most `most` items. `patience` gets the items so far and returns how long to wait from now.
-    pub(super) fn new(inbox: &'a Receiver<T>, most: usize, patience: P) -> Self {
-        Self { inbox, began: Instant::now(), most, patience }
+    /// Collects at most `most` items. `batch_wait` gets the items so far and returns how long to wait from now.
+    pub(super) fn new(inbox: &'a Receiver<T>, most: usize, batch_wait: P) -> Self {
+        Self { inbox, began: Instant::now(), most, batch_wait }
     }
 
     /// Returns the next item for `batch`, if one arrives in time.
@@ -29,7 +29,7 @@ impl<'a, T, P: Fn(&[T]) -> Duration> Batcher<'a, T, P> {
             return None;
         }
         self.inbox.try_recv().ok().or_else(|| {
-            let left = (self.patience)(batch).saturating_sub(self.began.elapsed());
+            let left = (self.batch_wait)(batch).saturating_sub(self.began.elapsed());
             if left.is_zero() { None } else { self.inbox.recv_timeout(left).ok() }
         })
     }
@@ -94,9 +94,9 @@ mod tests {
     fn an_item_that_allows_no_wait_closes_the_batch() {
         let (sender, inbox) = channel();
         let day = Duration::from_secs(86_400);
-        let patience = |batch: &[u32]| if batch.contains(&9) { Duration::ZERO } else { day };
+        let batch_wait = |batch: &[u32]| if batch.contains(&9) { Duration::ZERO } else { day };
         let arrival = std::thread::spawn(move || sender.send(9).map(|()| sender));
-        assert_eq!(Batcher::new(&inbox, 100, patience).all(0), [0, 9]);
+        assert_eq!(Batcher::new(&inbox, 100, batch_wait).all(0), [0, 9]);
         drop(arrival.join().unwrap());
     }
 

@@ -26,14 +26,14 @@ pub(super) struct Reserve {
 /// Releases the reserve of `directory` if space is short, before the database is opened, because opening may already
 /// need it. The writer takes the reserve again once there is plenty. No file is created here, because the directory may
 /// belong to another process or a later version.
-pub(super) fn make_room(disk: &dyn Disk, directory: &Path, limits: &Limits) {
+pub(super) fn make_space(disk: &dyn Disk, directory: &Path, limits: &Limits) {
     let path = directory.join(FILE);
     let is_short = disk.free_bytes(directory).is_ok_and(|free| free < limits.reserve_short_bytes);
     if !is_short || !disk.exists(&path) {
         return;
     }
     if let Err(error) = disk.open(&path, Opening::Kept).and_then(|file| file.set_length(0)) {
-        tracing::warn!(%error, "could not release the reserved disk space before the start");
+        tracing::warn!(%error, "could not release the reserved disk space before the start; the start may lack space");
     }
 }
 
@@ -49,7 +49,7 @@ impl Reserve {
         let file = disk.open(&directory.join(FILE), Opening::Kept);
         let length = file.as_ref().ok().and_then(|file| file.length().ok()).unwrap_or(0);
         if let Err(error) = &file {
-            tracing::warn!(%error, "could not reserve disk space for outcomes");
+            tracing::warn!(%error, "could not reserve disk space; outcomes may be lost if the disk fills up");
         }
         Self { file: file.ok(), is_held: length > 0, free: Box::new(free), limits }
     }

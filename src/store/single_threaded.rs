@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::Store;
 use super::content::Append;
-pub(crate) use super::disk::simulated::rng::Chance;
-use super::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+pub(crate) use super::disk::simulated::rng::Rng;
+use super::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use super::job::Job;
 use super::limits::Limits;
 use super::open::{OpenError, StartOptions, Surroundings, Workers};
@@ -79,9 +79,9 @@ impl Turns {
 }
 
 /// Draws random limits: each is either so small that it is reached, or the default of a running store.
-pub(crate) fn draw_limits(chance: &mut Chance) -> Limits {
+pub(crate) fn draw_limits(rng: &mut Rng) -> Limits {
     let usual = Limits::default();
-    let mut size = |small: [u64; 2], usual: u64| [small[0], small[1], usual][chance.index(3)];
+    let mut size = |small: [u64; 2], usual: u64| [small[0], small[1], usual][rng.index(3)];
     let count = |size: u64| usize::try_from(size).unwrap();
     Limits {
         lone_rows_max: count(size([0, 8], usual.lone_rows_max as u64)),
@@ -120,7 +120,7 @@ pub(crate) enum DiskFault {
 impl Machine {
     /// Creates a machine with an empty disk.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(SimulatedDisk::new(seed, Honesty::Honest))
+        Self(SimulatedDisk::new(seed, FsyncMode::Honored))
     }
 
     /// Opens the store on the machine's disk.

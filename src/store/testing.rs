@@ -357,7 +357,7 @@ impl<'a> Sender<'a> {
             end,
             facts,
             provider: None,
-            chance: [0; 4],
+            random: [0; 4],
             others,
             transcript: None,
         });

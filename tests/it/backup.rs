@@ -331,8 +331,8 @@ async fn a_check_finds_planted_damage_and_refuses_a_running_store() {
         !report["failures"][0]["what"].as_str().unwrap().contains(&id),
         "the failure is about the other message: {report}"
     );
-    let told = run(&["check", "--data-dir", text(&data)]);
-    assert!(told.code == 7 && told.out.contains("FAIL ") && told.out.ends_with("1 failures.\n"), "{}", told.out);
+    let ran = run(&["check", "--data-dir", text(&data)]);
+    assert!(ran.code == 7 && ran.out.contains("FAIL ") && ran.out.ends_with("1 failures.\n"), "{}", ran.out);
     assert_eq!(check(&places.of("nowhere")).code, 3);
 }
 

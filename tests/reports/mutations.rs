@@ -27,7 +27,7 @@ impl Seeded {
 }
 
 /// Returns a valid message with a few of the errors that fuzzers make.
-fn mutated(message: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
+fn mutated(message: &[u8], other: &[u8], rng: &mut Seeded) -> Vec<u8> {
     const TOKENS: [&[u8]; 12] = [
         b"\r\n",
         b"\n",
@@ -43,23 +43,23 @@ fn mutated(message: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
         b"Action: failed\r\n",
     ];
     let mut message = message.to_vec();
-    for _ in 0..=chance.below(6) {
-        let place = chance.below(message.len());
-        let length = chance.below(64).min(message.len() - place);
-        match chance.below(6) {
-            0 if !message.is_empty() => message[place] ^= 1 << chance.below(8),
+    for _ in 0..=rng.below(6) {
+        let place = rng.below(message.len());
+        let length = rng.below(64).min(message.len() - place);
+        match rng.below(6) {
+            0 if !message.is_empty() => message[place] ^= 1 << rng.below(8),
             1 => drop(message.drain(place..place + length)),
-            2 => drop(message.splice(place..place, TOKENS[chance.below(TOKENS.len())].iter().copied())),
+            2 => drop(message.splice(place..place, TOKENS[rng.below(TOKENS.len())].iter().copied())),
             3 => {
                 let copied = message[place..place + length].to_vec();
-                let target = chance.below(message.len());
+                let target = rng.below(message.len());
                 drop(message.splice(target..target, copied));
             }
             4 => {
-                let from = chance.below(other.len());
+                let from = rng.below(other.len());
                 drop(message.splice(place..place + length, other[from..].iter().take(length).copied()));
             }
-            _ => message.truncate(message.len() - chance.below(message.len() / 4)),
+            _ => message.truncate(message.len() - rng.below(message.len() / 4)),
         }
     }
     message
@@ -67,14 +67,14 @@ fn mutated(message: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
 
 #[test]
 fn the_invariants_hold_for_every_mutation() {
-    let mut chance = Seeded(0x5053_5452_4944_4552);
+    let mut rng = Seeded(0x5053_5452_4944_4552);
     let messages: Vec<_> = examples().iter().map(|example| example.on_wire().into_bytes()).collect();
     let hostile = malformed::all().into_iter().map(|malformed| malformed.message);
     let messages: Vec<_> = messages.into_iter().chain(hostile.filter(|message| message.len() < 20_000)).collect();
     for message in &messages {
         for _ in 0..MUTATIONS {
-            let other = &messages[chance.below(messages.len())];
-            laws::check(&mutated(message, other, &mut chance));
+            let other = &messages[rng.below(messages.len())];
+            laws::check(&mutated(message, other, &mut rng));
         }
     }
 }

@@ -43,33 +43,33 @@ pub(super) fn account(args: AccountArgs, json: bool, console: &mut Console<'_>) 
         AccountCommand::Show { id } => {
             let id = account_id(&id, "show the account")?.to_string();
             let asked = client.ask(Ask::get("show the account", format!("/v1/accounts/{id}"), None));
-            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
+            (asked.map_err(|cli_error| no_account(&id, cli_error))?, Shape::Account)
         }
         AccountCommand::Suspend { id, reason } => {
             let purpose = "suspend the account";
             let path = format!("/v1/accounts/{}/suspend", account_id(&id, purpose)?);
             let asked = client.ask(Ask::post(purpose, path, None, Some(json!({ "reason": reason }))));
-            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
+            (asked.map_err(|cli_error| no_account(&id, cli_error))?, Shape::Account)
         }
         AccountCommand::Resume { id } => {
             let purpose = "resume the account";
             let path = format!("/v1/accounts/{}/resume", account_id(&id, purpose)?);
             let asked = client.ask(Ask::post(purpose, path, None, None));
-            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
+            (asked.map_err(|cli_error| no_account(&id, cli_error))?, Shape::Account)
         }
         AccountCommand::Set { id, name, time_zone, quota_per_hour, quota_per_day } => {
             let purpose = "change the account";
             let path = format!("/v1/accounts/{}", account_id(&id, purpose)?);
             let body = Some(change(name, time_zone, quota_per_hour, quota_per_day));
             let asked = client.ask(Ask { purpose, method: Method::PATCH, path, account: None, body });
-            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
+            (asked.map_err(|cli_error| no_account(&id, cli_error))?, Shape::Account)
         }
     };
     print(&reply, shape, json, console)
 }
 
-fn no_account(id: &str, trouble: CliError) -> CliError {
-    if trouble.exit() == Exit::NotFound { no_such("account", id, trouble) } else { trouble }
+fn no_account(id: &str, cli_error: CliError) -> CliError {
+    if cli_error.exit() == Exit::NotFound { no_such("account", id, cli_error) } else { cli_error }
 }
 
 /// `postrider key ...`.
@@ -205,8 +205,8 @@ fn domain_id(text: &str, purpose: &str, session: &Session) -> Result<DomainId, E
         }
         cursor = page["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
-            let trouble = CliError::new(Exit::NotFound, format!("cannot {purpose}"), "", "");
-            return Err(no_such("domain", text, trouble).into());
+            let cli_error = CliError::new(Exit::NotFound, format!("cannot {purpose}"), "", "");
+            return Err(no_such("domain", text, cli_error).into());
         }
     }
 }

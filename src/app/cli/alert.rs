@@ -56,9 +56,9 @@ pub(super) fn alert(args: AlertArgs, json: bool, console: &mut Console<'_>) -> R
         }
         AlertCommand::Show { id } => {
             let asked = client.ask(Ask::get("show the alert", object(ALERTS, &id), None));
-            let reply = asked.map_err(|trouble| match trouble.exit() {
-                Exit::NotFound => no_such("alert", &id, trouble),
-                _ => trouble,
+            let reply = asked.map_err(|cli_error| match cli_error.exit() {
+                Exit::NotFound => no_such("alert", &id, cli_error),
+                _ => cli_error,
             })?;
             print(&reply, Shape::Alert, json, console)
         }

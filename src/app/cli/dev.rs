@@ -126,7 +126,7 @@ fn options(args: DevArgs, json: bool, environment: &Environment) -> Result<DevOp
         Some(file) => base.with_file(&file, environment),
         None => base.with_text("", "of the environment", environment),
     };
-    let mut config = laid.map_err(CliError::from).map_err(|trouble| trouble.ending(Exit::Usage))?;
+    let mut config = laid.map_err(CliError::from).map_err(|cli_error| cli_error.ending(Exit::Usage))?;
     let data_dir = args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE));
     let data_dir = data_dir.or_else(|| config.is_set("data_dir").then(|| config.data_dir.clone()));
     if let Some(listen) =
@@ -262,9 +262,9 @@ mod tests {
         let environment =
             Environment::of(variables.iter().map(|(name, value)| (format!("POSTRIDER_{name}"), (*value).to_owned())));
         options(*args, json, &environment).map_err(|stop| match stop {
-            EarlyExit::Trouble(trouble) => {
-                assert_eq!(trouble.exit(), Exit::Usage);
-                trouble.to_string()
+            EarlyExit::Error(cli_error) => {
+                assert_eq!(cli_error.exit(), Exit::Usage);
+                cli_error.to_string()
             }
             EarlyExit::Output(error) => panic!("{error}"),
         })

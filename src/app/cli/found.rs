@@ -82,9 +82,9 @@ mod tests {
     fn serve_requires_a_file_or_a_hostname() {
         let folder = tempfile::tempdir().unwrap();
         let packaged = folder.path().join("postrider.toml");
-        let trouble = to_serve(None, &environment(&[]), &packaged).unwrap_err();
-        let said = trouble.to_string();
-        assert_eq!(trouble.exit(), Exit::Usage);
+        let cli_error = to_serve(None, &environment(&[]), &packaged).unwrap_err();
+        let said = cli_error.to_string();
+        assert_eq!(cli_error.exit(), Exit::Usage);
         assert!(said.contains(packaged.to_str().unwrap()) && said.contains("POSTRIDER_HOSTNAME"), "{said}");
         let named = environment(&[
             (HOSTNAME_VARIABLE, "mail.example.com"),

@@ -70,17 +70,17 @@ pub(super) fn listen(
                     "Set the endpoint's secret with --secret or POSTRIDER_WEBHOOK_SECRET.",
                 )
             })?;
-            let mut told = ListenOutput { out: console.out, err: console.err, form };
-            runtime.block_on(Receiving { address, secret }.run(&mut told))
+            let mut output = ListenOutput { out: console.out, err: console.err, form };
+            runtime.block_on(Receiving { address, secret }.run(&mut output))
         }
         None => {
             let forwarding = forwarding(args, secret, daemon, account, console)?;
-            let mut told = ListenOutput { out: console.out, err: console.err, form };
-            runtime.block_on(forwarding.run(&mut told))
+            let mut output = ListenOutput { out: console.out, err: console.err, form };
+            runtime.block_on(forwarding.run(&mut output))
         }
     };
     ended.map_err(|end| match end {
-        End::Trouble(trouble) => EarlyExit::Trouble(trouble),
+        End::Error(cli_error) => EarlyExit::Error(cli_error),
         End::Output(error) => EarlyExit::Output(error),
     })
 }
@@ -92,7 +92,7 @@ fn forwarding(
     account: AccountChoice,
     console: &Console<'_>,
 ) -> Result<Forwarding, EarlyExit> {
-    let door = match args.url {
+    let address = match args.url {
         Some(base) => {
             let key = args.key.or_else(|| console.environment.text(KEY_VARIABLE));
             let key = key.ok_or_else(|| {
@@ -116,7 +116,7 @@ fn forwarding(
         None => None,
     };
     let events = args.events.map(BTreeSet::from_iter);
-    Ok(Forwarding { door, events, after: args.after, program })
+    Ok(Forwarding { address, events, after: args.after, program })
 }
 
 fn web(url: Url, option: &str) -> Result<Url, EarlyExit> {

@@ -75,14 +75,14 @@ pub struct Console<'c> {
 /// Early end of a command.
 enum EarlyExit {
     /// An error for the operator.
-    Trouble(CliError),
+    Error(CliError),
     /// The output can't be written any more.
     Output(io::Error),
 }
 
 impl From<CliError> for EarlyExit {
-    fn from(trouble: CliError) -> Self {
-        Self::Trouble(trouble)
+    fn from(cli_error: CliError) -> Self {
+        Self::Error(cli_error)
     }
 }
 
@@ -100,10 +100,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<
     };
     match ended {
         Ok(exit) => exit,
-        Err(EarlyExit::Trouble(trouble)) => {
+        Err(EarlyExit::Error(cli_error)) => {
             // Without standard error the exit code still reports the failure.
-            let _ = writeln!(console.err, "{trouble}");
-            trouble.exit()
+            let _ = writeln!(console.err, "{cli_error}");
+            cli_error.exit()
         }
         Err(EarlyExit::Output(why)) => {
             let _ = writeln!(console.err, "postrider: cannot write to standard output\n  {why}");
@@ -173,7 +173,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, EarlyExit> {
     let read = found::to_serve(args.config.clone(), &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
-    let mut config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
+    let mut config = config.map_err(|cli_error| cli_error.ending(Exit::Usage))?;
     if args.without_replica {
         config.replica.url = None;
     }

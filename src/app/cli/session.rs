@@ -80,7 +80,7 @@ impl Session {
     ) -> Result<Reply, EarlyExit> {
         let asked = self.ask(method, purpose, format!("{}{action}", object(one.list, one.id)), body);
         asked.map_err(|stop| match stop {
-            EarlyExit::Trouble(trouble) if trouble.exit() == Exit::NotFound => self.missing(one, trouble),
+            EarlyExit::Error(cli_error) if cli_error.exit() == Exit::NotFound => self.missing(one, cli_error),
             other => other,
         })
     }
@@ -91,15 +91,15 @@ impl Session {
     }
 
     /// Returns the error that names what does not exist: a named account, or the object.
-    fn missing(&self, one: &One<'_>, trouble: CliError) -> EarlyExit {
+    fn missing(&self, one: &One<'_>, cli_error: CliError) -> EarlyExit {
         if let Some(account) = self.account.filter(|_| self.is_named) {
             let id = account.to_string();
             let asked = self.client.ask(Ask::get("find the account", object("/v1/accounts", &id), None));
-            if asked.is_err_and(|trouble| trouble.exit() == Exit::NotFound) {
-                return EarlyExit::Trouble(no_such("account", &id, trouble));
+            if asked.is_err_and(|cli_error| cli_error.exit() == Exit::NotFound) {
+                return EarlyExit::Error(no_such("account", &id, cli_error));
             }
         }
-        EarlyExit::Trouble(no_such(one.kind, one.id, trouble))
+        EarlyExit::Error(no_such(one.kind, one.id, cli_error))
     }
 
     /// Sends a GET.
@@ -120,9 +120,9 @@ pub(super) struct One<'a> {
 }
 
 /// Returns the error for a named object that does not exist.
-pub(super) fn no_such(kind: &str, id: &str, trouble: CliError) -> CliError {
+pub(super) fn no_such(kind: &str, id: &str, cli_error: CliError) -> CliError {
     let id = id.escape_debug();
-    trouble.because(format!("No {kind} {id}. Run: postrider {kind} list"))
+    cli_error.because(format!("No {kind} {id}. Run: postrider {kind} list"))
 }
 
 /// Prints an answer.

@@ -55,7 +55,7 @@ pub(super) struct PromoteArgs {
 pub(super) fn standby(args: StandbyArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, EarlyExit> {
     let read = found::to_serve(args.config, &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
-    let config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
+    let config = config.map_err(|cli_error| cli_error.ending(Exit::Usage))?;
     let StandbyArgs { master_key, ready_fd, discard, .. } = args;
     Ok((services.standby)(config, StandbyOptions { master_key, ready_fd, discard }))
 }
@@ -78,7 +78,7 @@ pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) 
     let body = |force: bool| json!({ "force": force, "hold": args.hold, "without_bucket": args.without_bucket });
     let asked = client.ask(Ask::post(PROMOTE, "/v1/replica/promote", None, Some(body(args.force))));
     let promoted = match asked {
-        Err(trouble) if trouble.to_string().contains("idle can't be seen") && confirmed(console)? => {
+        Err(cli_error) if cli_error.to_string().contains("idle can't be seen") && confirmed(console)? => {
             client.ask(Ask::post(PROMOTE, "/v1/replica/promote", None, Some(body(true))))?
         }
         asked => asked?,

@@ -8,7 +8,7 @@ use super::tree::Place;
 
 /// One error: its place, its key, and a sentence that says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
+pub struct KeyError {
     /// Place of the error.
     pub place: Place,
     /// Dotted key; empty for the file as a whole.
@@ -19,20 +19,20 @@ pub struct Fault {
     pub is_usage: bool,
 }
 
-impl Fault {
+impl KeyError {
     pub(super) fn new(place: Place, key: &str, sentence: impl Into<String>) -> Self {
         Self { place, key: key.to_owned(), sentence: sentence.into(), is_usage: false }
     }
 }
 
-impl Fault {
+impl KeyError {
     /// Whether it is an error of this dotted key.
     pub(super) fn is_of(&self, key: &str) -> bool {
         self.key == key
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, key, sentence, .. } = self;
         if key.is_empty() { write!(f, "{place}: {sentence}") } else { write!(f, "{place}: {key}: {sentence}") }
@@ -45,7 +45,7 @@ pub enum ConfigError {
     /// The file can't be read: its path and the system's error.
     Unreadable(String, String),
     /// The file has these errors, ordered by place.
-    Faulty(String, Vec<Fault>),
+    Faulty(String, Vec<KeyError>),
 }
 
 impl From<ConfigError> for CliError {

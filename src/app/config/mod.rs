@@ -7,7 +7,7 @@
 mod alerts;
 mod changes;
 mod delivery;
-mod fault;
+mod error;
 mod files;
 mod http;
 mod oidc;
@@ -31,7 +31,7 @@ use url::Url;
 pub use self::alerts::{AlertWebhook, Alerts, WebhookSecret};
 pub(super) use self::changes::LOG_LEVEL;
 pub use self::delivery::{Bounces, Delivery, Dns};
-pub use self::fault::{ConfigError, Fault};
+pub use self::error::{ConfigError, KeyError};
 pub use self::http::{Acme, Compat, Http, Tls};
 pub use self::oidc::Oidc;
 pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};

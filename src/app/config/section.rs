@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::fault::Fault;
+use super::error::KeyError;
 use super::tree::{Node, Place, Value};
 use crate::domain::nearest::nearest;
 
@@ -16,7 +16,7 @@ use crate::domain::nearest::nearest;
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     /// Errors.
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<KeyError>,
     /// The dotted keys that are set.
     pub(super) set: BTreeSet<String>,
 }
@@ -44,7 +44,7 @@ impl<'n> Section<'n> {
     /// Records an error of `key` at `place`.
     pub(super) fn fault(&mut self, place: Place, key: &str, sentence: impl Into<String>) {
         let dotted = self.dotted(key);
-        self.notes.faults.push(Fault::new(place, &dotted, sentence));
+        self.notes.faults.push(KeyError::new(place, &dotted, sentence));
     }
 
     /// Records that `key` is missing although the section needs it.
@@ -57,8 +57,8 @@ impl<'n> Section<'n> {
     /// version.
     pub(super) fn unusable(&mut self, key: &str, sentence: impl Into<String>) {
         let dotted = self.dotted(key);
-        let fault = Fault::new(self.place.clone(), &dotted, sentence);
-        self.notes.faults.push(Fault { is_usage: true, ..fault });
+        let fault = KeyError::new(self.place.clone(), &dotted, sentence);
+        self.notes.faults.push(KeyError { is_usage: true, ..fault });
     }
 
     /// Whether an error of `key` is recorded.

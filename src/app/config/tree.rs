@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::super::environment::Environment;
-use super::fault::Fault;
+use super::error::KeyError;
 
 /// Place of a key or value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,12 +59,16 @@ pub(super) enum Value {
 }
 
 /// Reads the tree of `text`, overridden by the variables of `environment`.
-pub(super) fn read(text: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Option<BTreeMap<String, Node>> {
+pub(super) fn read(
+    text: &str,
+    environment: &Environment,
+    faults: &mut Vec<KeyError>,
+) -> Option<BTreeMap<String, Node>> {
     let table = match DeTable::parse(text) {
         Ok(table) => table,
         Err(error) => {
             let place = place(text, error.span().map_or(0, |span| span.start));
-            faults.push(Fault::new(place, "", format!("not readable as TOML: {}", error.message().trim_end())));
+            faults.push(KeyError::new(place, "", format!("not readable as TOML: {}", error.message().trim_end())));
             return None;
         }
     };
@@ -72,7 +76,7 @@ pub(super) fn read(text: &str, environment: &Environment, faults: &mut Vec<Fault
     // Sorted by name, so that a whole list comes before changes of its elements.
     for (name, parts, value) in environment.overrides() {
         if let Err(sentence) = lay_over(&mut root, name, &parts, value) {
-            faults.push(Fault::new(Place::Environment(name.to_owned()), &parts.join("."), sentence));
+            faults.push(KeyError::new(Place::Environment(name.to_owned()), &parts.join("."), sentence));
         }
     }
     Some(root)

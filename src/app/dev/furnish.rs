@@ -170,7 +170,7 @@ async fn choose_key(
     chosen: Option<&str>,
 ) -> Result<(), CliError> {
     for key in made.chosen_keys.iter().filter_map(|text| KeySecret::chosen(text)) {
-        engine.development.let_in(key);
+        engine.development.register_key(key);
     }
     let Some(text) = chosen else { return Ok(()) };
     if made.api_key != text && !made.chosen_keys.iter().any(|known| known == text) {

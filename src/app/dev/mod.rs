@@ -83,7 +83,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     let given = InitialAccounts::of(directory);
     let parts = DevParts {
         routes: Arc::new(Dev { capture, clock: virtual_clock, allow: options.allow.clone(), given }),
-        in_house: Arc::new(move |to| routes.route(to.local(), to.domain().as_str())),
+        capture: Arc::new(move |to| routes.route(to.local(), to.domain().as_str())),
         reporter,
     };
     let dev = Arc::clone(&parts.routes);

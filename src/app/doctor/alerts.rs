@@ -30,14 +30,14 @@ fn alerts(patient: &Patient, signed: Option<bool>, open: Option<u64>) -> Check {
         let seen = "no address and no webhook is configured, so alerts of the service are only listed and logged";
         return Check::new(ALERTS, Verdict::Warn, seen, "Set alerts.email, and run `postrider alert test`.");
     }
-    let mut told: Vec<_> = alerts.email.iter().map(|address| address.as_given().to_owned()).collect();
-    told.extend(alerts.webhook.iter().map(|webhook| webhook.url.host_str().unwrap_or_default().to_owned()));
+    let mut receivers: Vec<_> = alerts.email.iter().map(|address| address.as_given().to_owned()).collect();
+    receivers.extend(alerts.webhook.iter().map(|webhook| webhook.url.host_str().unwrap_or_default().to_owned()));
     let open = match open {
         Some(0) | None => String::new(),
         Some(1) => "; 1 alert is open".to_owned(),
         Some(open) => format!("; {open} alerts are open"),
     };
-    let seen = format!("sent to {}{open}", told.join(", "));
+    let seen = format!("sent to {}{open}", receivers.join(", "));
     let verify = format!("Add and verify {domain} as a sending domain, or set alerts.from to an address at one.");
     match signed {
         Some(false) if !alerts.email.is_empty() => {

@@ -19,7 +19,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let (host, own) = (config.bounce_host().as_str(), config.hostname.as_str());
     let publish = format!("Publish an MX record of {host}: 10 {own}.");
     let servers = match patient.ask(host, ProbeType::Mx).await {
-        Ok(told) => told.records,
+        Ok(answer) => answer.records,
         // Without an MX record the host itself receives mail (RFC 5321 5.1).
         Err(ServerError::Absent) => vec![host.to_owned()],
         Err(ServerError::Failed(why)) => {

@@ -46,7 +46,7 @@ async fn of_machine(patient: &Patient) -> Vec<Check> {
     if Path::new(SYNCHRONIZED).exists() {
         return vec![Check::new(NAME, Verdict::Ok, format!("{now}, synchronised by systemd-timesyncd"), "")];
     }
-    let signed = patient.ask(".", ProbeType::Soa).await.ok().and_then(|told| told.signed);
+    let signed = patient.ask(".", ProbeType::Soa).await.ok().and_then(|answer| answer.signed);
     vec![judge(now, signed)]
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
 fn asked(client: &AdminClient) -> Vec<Check> {
     let domains = match all_domains(client) {
         Ok(domains) => domains,
-        Err(trouble) => return vec![untold(&trouble)],
+        Err(cli_error) => return vec![failed_check(&cli_error)],
     };
     let mut checks = vec![Check::new("service", Verdict::Ok, "the service is running", "")];
     if domains.is_empty() {
@@ -45,10 +45,10 @@ fn asked(client: &AdminClient) -> Vec<Check> {
     checks
 }
 
-fn untold(trouble: &CliError) -> Check {
-    let text = trouble.to_string();
+fn failed_check(cli_error: &CliError) -> Check {
+    let text = cli_error.to_string();
     let why = text.lines().nth(1).unwrap_or_default().trim().to_owned();
-    match trouble.exit() {
+    match cli_error.exit() {
         Exit::Unreachable => {
             let seen = format!("{why}; sending domains were not checked, because only the running service knows them");
             Check::new(
@@ -97,8 +97,8 @@ fn look(client: &AdminClient, domain: &Domain) -> Vec<Check> {
             checks.push(checklist(client, domain));
             checks
         }
-        Err(trouble) => {
-            let why = trouble.to_string().lines().nth(1).unwrap_or_default().trim().to_owned();
+        Err(cli_error) => {
+            let why = cli_error.to_string().lines().nth(1).unwrap_or_default().trim().to_owned();
             vec![Check::new(format!("domain {}", domain.name), Verdict::Warn, why, "See the service's log.")]
         }
     }
@@ -110,8 +110,8 @@ fn checklist(client: &AdminClient, domain: &Domain) -> Check {
     let path = format!("/v1/domains/{}/checklist", domain.id);
     match client.ask(Ask::get(PURPOSE, &path, Some(domain.account))) {
         Ok(reply) => summary(name, reply.value["items"].as_array().map_or(&[][..], Vec::as_slice)),
-        Err(trouble) => {
-            let why = trouble.to_string().lines().nth(1).unwrap_or_default().trim().to_owned();
+        Err(cli_error) => {
+            let why = cli_error.to_string().lines().nth(1).unwrap_or_default().trim().to_owned();
             Check::new(name, Verdict::Warn, why, "See the service's log.")
         }
     }

@@ -37,10 +37,11 @@ impl InService {
         }
         let _running = RunGuard(&self.is_running);
         let config = self.config.clone();
-        let checks = tokio::task::spawn_blocking(move || super::run(&config).map_err(|trouble| trouble.to_string()));
+        let checks =
+            tokio::task::spawn_blocking(move || super::run(&config).map_err(|cli_error| cli_error.to_string()));
         let checks = match checks.await {
             Ok(Ok(checks)) => checks.into_iter().map(Finding::from).collect(),
-            Ok(Err(trouble)) => vec![failed(trouble)],
+            Ok(Err(cli_error)) => vec![failed(cli_error)],
             Err(crashed) => vec![failed(crashed.to_string())],
         };
         let examination = Arc::new(Examination { at: self.clock.now(), checks });

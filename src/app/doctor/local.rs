@@ -23,8 +23,8 @@ pub(super) fn checks(patient: &Patient) -> Vec<Check> {
 fn configuration(config: &Config) -> Vec<Check> {
     const NAME: &str = "configuration";
     let mut checks = Vec::new();
-    if let Err(trouble) = config.fit_to_mail() {
-        let text = trouble.to_string();
+    if let Err(cli_error) = config.fit_to_mail() {
+        let text = cli_error.to_string();
         let mut lines = text.lines().skip(1).map(str::trim);
         let (seen, remedy) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         checks.push(Check::new(NAME, Verdict::Fail, seen, remedy));

@@ -109,8 +109,8 @@ impl Patient {
     /// addresses.
     async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, ServerError> {
         let (v4, v6) = tokio::join!(self.ask(name, ProbeType::A), self.ask(name, ProbeType::Aaaa));
-        let of = |told: &Result<ServerAnswer, ServerError>| -> Vec<IpAddr> {
-            told.iter().flat_map(|told| &told.records).filter_map(|text| text.parse().ok()).collect()
+        let of = |answer: &Result<ServerAnswer, ServerError>| -> Vec<IpAddr> {
+            answer.iter().flat_map(|answer| &answer.records).filter_map(|text| text.parse().ok()).collect()
         };
         let addresses = [of(&v4), of(&v6)].concat();
         match (addresses.is_empty(), v4, v6) {

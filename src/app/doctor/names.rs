@@ -13,9 +13,9 @@ use crate::net::probe::dns::{ProbeType, ServerAnswer, ServerError};
 pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
     const NAME: &str = "resolver";
     match patient.ask(".", ProbeType::Soa).await {
-        Ok(told) => {
-            let server = told.server;
-            let validation = validation(patient, &told);
+        Ok(answer) => {
+            let server = answer.server;
+            let validation = validation(patient, &answer);
             vec![Check::new(NAME, Verdict::Ok, format!("{server} answers"), ""), validation]
         }
         // This is an answer too: a server for a few zones does not know the root.
@@ -31,17 +31,17 @@ pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
 
 /// Checks whether answers are validated. The service validates from its trust anchor, and the servers must not prevent
 /// it.
-fn validation(patient: &Patient, told: &ServerAnswer) -> Check {
+fn validation(patient: &Patient, answer: &ServerAnswer) -> Check {
     const NAME: &str = "DNSSEC";
-    let server = told.server;
+    let server = answer.server;
     let Some(anchor) = &patient.config.dns.trust_anchor else {
-        let theirs = if told.is_validated { "validates (AD)" } else { "does not report validation (no AD)" };
+        let theirs = if answer.is_validated { "validates (AD)" } else { "does not report validation (no AD)" };
         let seen = format!("dns.trust_anchor is not set, so DANE is not used; {server} {theirs}");
         let remedy = "Set dns.trust_anchor to the root's keys, such as /usr/share/dns/root.key (dns-root-data).";
         return Check::new(NAME, Verdict::Warn, seen, remedy);
     };
     let anchor = anchor.display();
-    match told.signed {
+    match answer.signed {
         Some(_) => {
             let seen = format!("{server} returns signatures, and the service validates them from {anchor}");
             Check::new(NAME, Verdict::Ok, seen, "")
@@ -102,8 +102,8 @@ async fn own_spf(patient: &Patient) -> Check {
     let name = format!("SPF of {host}");
     let publish = format!("Publish a TXT record of {host}: v=spf1 a -all");
     match patient.ask(host, ProbeType::Txt).await {
-        Ok(told) => {
-            let found: Vec<_> = told.records.into_iter().filter(|text| text.starts_with("v=spf1")).collect();
+        Ok(answer) => {
+            let found: Vec<_> = answer.records.into_iter().filter(|text| text.starts_with("v=spf1")).collect();
             match found.as_slice() {
                 [] => Check::new(name, Verdict::Warn, "no SPF record found", publish),
                 [one] => Check::new(name, Verdict::Ok, one, ""),

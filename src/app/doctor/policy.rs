@@ -11,7 +11,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let domain = patient.config.bounce_host().as_str();
     let name = format!("MTA-STS of {domain}");
     let published = match patient.ask(&format!("_mta-sts.{domain}"), ProbeType::Txt).await {
-        Ok(told) => told.records.iter().any(|text| text.starts_with("v=STSv1")),
+        Ok(answer) => answer.records.iter().any(|text| text.starts_with("v=STSv1")),
         Err(ServerError::Absent) => false,
         Err(ServerError::Failed(why)) => return vec![Check::new(name, Verdict::Warn, why, "Try again.")],
     };

@@ -42,7 +42,7 @@ enum NotAsked {
 
 fn open(patient: &Patient) -> Result<Arc<S3>, NotAsked> {
     let url = patient.config.replica.url.as_ref().ok_or(NotAsked::Off)?;
-    replica_bucket::open(&patient.config, url).map_err(|trouble| NotAsked::Failed(trouble.to_string()))
+    replica_bucket::open(&patient.config, url).map_err(|cli_error| NotAsked::Failed(cli_error.to_string()))
 }
 
 /// Runs the check `name` with `look`; `None` without a `url`.

@@ -47,8 +47,8 @@ fn an_existing_store_is_a_conflict_and_is_not_changed() {
     let options = options(folder.path(), Some("mail.example.com"));
     set_up(&options).unwrap();
     let store = fs::read(folder.path().join("data/postrider.redb")).unwrap();
-    let trouble = set_up(&options).unwrap_err();
-    assert_eq!((trouble.exit(), trouble.to_string().lines().count()), (Exit::Conflict, 3));
+    let cli_error = set_up(&options).unwrap_err();
+    assert_eq!((cli_error.exit(), cli_error.to_string().lines().count()), (Exit::Conflict, 3));
     assert_eq!(fs::read(folder.path().join("data/postrider.redb")).unwrap(), store);
 }
 
@@ -60,8 +60,8 @@ fn an_existing_configuration_is_used_and_not_overwritten() {
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     let text = "hostname = \"mx.example.org\" # ours\n";
     fs::write(&config, text).unwrap();
-    let trouble = set_up(&options_of(Some("mail.example.com"))).unwrap_err();
-    assert_eq!(trouble.exit(), Exit::Conflict);
+    let cli_error = set_up(&options_of(Some("mail.example.com"))).unwrap_err();
+    assert_eq!(cli_error.exit(), Exit::Conflict);
     assert!(!folder.path().join("data").exists(), "nothing was created");
     let made = set_up(&options_of(None)).unwrap();
     assert_eq!((made.hostname.as_str(), made.config_is_new), ("mx.example.org", false));
@@ -109,8 +109,8 @@ fn an_unfinished_init_can_be_repeated() {
 fn an_inaccessible_path_is_reported_in_three_lines() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("etc"), "a file where a folder should be").unwrap();
-    let trouble = set_up(&options(folder.path(), Some("mail.example.com"))).unwrap_err();
-    assert_eq!((trouble.exit(), trouble.to_string().lines().count()), (Exit::Failed, 3), "{trouble}");
+    let cli_error = set_up(&options(folder.path(), Some("mail.example.com"))).unwrap_err();
+    assert_eq!((cli_error.exit(), cli_error.to_string().lines().count()), (Exit::Failed, 3), "{cli_error}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, CliErro
         Err(error) => {
             let remedy = match error {
                 RestoreError::NewerStore { .. } | RestoreError::Backup(ArchiveError::Newer { .. }) => {
-                    "Use a newer program."
+                    "Use a newer version of Postrider."
                 }
                 RestoreError::Backup(_)
                 | RestoreError::NoMasterKey
@@ -84,7 +84,7 @@ fn looked_at(
             ),
             InspectError::NoStore => (Exit::NotFound, "Give the service's directory with --data-dir or --config."),
             InspectError::Locked => (Exit::Conflict, "Stop the process that has it open, or check a backup."),
-            InspectError::Newer { .. } => (Exit::Failed, "Use a newer program."),
+            InspectError::Newer { .. } => (Exit::Failed, "Use a newer version of Postrider."),
             InspectError::Older { .. } => (Exit::Failed, "Start the service on it once, which migrates it."),
             InspectError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 (Exit::NotPermitted, "Run the command as the user that the service runs as, or as root.")

@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 pub struct Progress<'a> {
     out: &'a mut dyn Write,
     what: &'static str,
-    told: Instant,
+    reported: Instant,
     is_begun: bool,
     rows: u64,
     content: u64,
@@ -22,7 +22,7 @@ pub struct Progress<'a> {
 impl<'a> Progress<'a> {
     /// Starts the progress output of `what`.
     pub fn new(what: &'static str, out: &'a mut dyn Write) -> Self {
-        Self { out, what, told: Instant::now(), is_begun: false, rows: 0, content: 0 }
+        Self { out, what, reported: Instant::now(), is_begun: false, rows: 0, content: 0 }
     }
 
     /// Sets the total number of rows.
@@ -47,10 +47,10 @@ impl<'a> Progress<'a> {
 
     /// Reports the part that is done.
     pub fn done(&mut self, totals: Totals) {
-        if self.told.elapsed() < STEP {
+        if self.reported.elapsed() < STEP {
             return;
         }
-        self.told = Instant::now();
+        self.reported = Instant::now();
         let rows = format!("{} of {} rows", totals.rows, self.rows);
         match totals.content_bytes {
             0 => self.line(&rows),
@@ -61,8 +61,8 @@ impl<'a> Progress<'a> {
 
     /// Reports the number of checked rows, of an unknown total.
     pub fn looked_at(&mut self, rows: u64) {
-        if self.told.elapsed() >= STEP {
-            self.told = Instant::now();
+        if self.reported.elapsed() >= STEP {
+            self.reported = Instant::now();
             self.line(&format!("{rows} rows"));
         }
     }
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn progress_is_shown_at_once_and_then_every_second() {
-        let mut told = Vec::new();
-        let mut progress = Progress::new("restore", &mut told);
+        let mut output = Vec::new();
+        let mut progress = Progress::new("restore", &mut output);
         let head = Head {
             store_format: 1,
             taken_at: Timestamp::ZERO,
@@ -94,8 +94,8 @@ mod tests {
         for rows in [10, 20] {
             progress.read(&head, Totals { rows, ..Totals::default() });
         }
-        progress.told = Instant::now() - STEP;
+        progress.reported = Instant::now() - STEP;
         progress.read(&head, Totals { rows: 30, segments: 1, content_bytes: 5 * MIB });
-        assert_eq!(String::from_utf8(told).unwrap(), "restore: 70 rows\nrestore: 30 of 70 rows, 5 MiB of content\n");
+        assert_eq!(String::from_utf8(output).unwrap(), "restore: 70 rows\nrestore: 30 of 70 rows, 5 MiB of content\n");
     }
 }

@@ -117,7 +117,7 @@ fn failed(file: &Path, directory: &Path, error: &RestoreError) -> CliError {
     let (exit, why, remedy) = match error {
         RestoreError::Io { error, .. } => return unwritable(directory, error),
         RestoreError::Backup(ArchiveError::Newer { .. }) | RestoreError::NewerStore { .. } => {
-            (Exit::Failed, format!("{file}: {error}"), "Use a newer program.")
+            (Exit::Failed, format!("{file}: {error}"), "Use a newer version of Postrider.")
         }
         RestoreError::Backup(_) => (Exit::Failed, format!("{file}: {error}"), "Use another copy, or another backup."),
         RestoreError::NoMasterKey => {

@@ -147,10 +147,10 @@ async fn restore(
 }
 
 fn failed(error: &ReplicaError) -> CliError {
-    let trouble = cannot_join(error);
+    let cli_error = cannot_join(error);
     let exit = match error {
         ReplicaError::NoBase => Exit::NotFound,
-        _ => trouble.exit(),
+        _ => cli_error.exit(),
     };
     let remedy = match error {
         ReplicaError::NoBase => "Choose a replica, and a time that is not before its `restorable_from`.",

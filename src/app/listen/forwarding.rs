@@ -31,7 +31,7 @@ const COMES_AGAIN: Duration = Duration::from_secs(3);
 /// Events to follow, and the program to forward them to.
 pub struct Forwarding {
     /// The service.
-    pub door: EventSourceAddress,
+    pub address: EventSourceAddress,
     /// Only events of these types; `None` for all.
     pub events: Option<BTreeSet<EventType>>,
     /// Start after this event; `None` for new events.
@@ -51,7 +51,7 @@ pub struct Program {
 /// Early end of following.
 pub(in crate::app) enum End {
     /// An error for the operator.
-    Trouble(CliError),
+    Error(CliError),
     /// The output can't be written any more.
     Output(std::io::Error),
 }
@@ -67,26 +67,26 @@ impl Forwarding {
     ///
     /// # Errors
     /// The service can't be followed from the start, or refuses later; or the output can't be written.
-    pub(in crate::app) async fn run(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
+    pub(in crate::app) async fn run(self, output: &mut ListenOutput<'_>) -> Result<Exit, End> {
         tokio::select! {
-            ended = self.follow(told) => ended,
+            ended = self.follow(output) => ended,
             () = shutdown_requested() => Ok(Exit::Done),
         }
     }
 
-    async fn follow(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
-        let source = EventSource::new(self.door.clone()).map_err(|fault| End::Trouble(refused(&fault)))?;
+    async fn follow(self, output: &mut ListenOutput<'_>) -> Result<Exit, End> {
+        let source = EventSource::new(self.address.clone()).map_err(|fault| End::Error(refused(&fault)))?;
         let mut place = self.after.map(|event| event.to_string());
-        let mut stream = source.open(place.as_deref()).await.map_err(|fault| End::Trouble(refused(&fault)))?;
+        let mut stream = source.open(place.as_deref()).await.map_err(|fault| End::Error(refused(&fault)))?;
         let signer = match &self.program {
-            Some(program) => Some(signer(program, told)?),
+            Some(program) => Some(signer(program, output)?),
             None => None,
         };
-        told.remark("listening; press Ctrl-C to stop");
+        output.remark("listening; press Ctrl-C to stop");
         loop {
             place = stream.place().map(str::to_owned).or(place);
-            let fault = self.pass_on(&mut stream, &mut place, signer.as_ref(), told).await?;
-            told.remark(&format!("event stream lost ({fault}); reconnecting"));
+            let fault = self.pass_on(&mut stream, &mut place, signer.as_ref(), output).await?;
+            output.remark(&format!("event stream lost ({fault}); reconnecting"));
             stream = again(&source, place.as_deref()).await?;
         }
     }
@@ -97,7 +97,7 @@ impl Forwarding {
         stream: &mut OpenStream,
         place: &mut Option<String>,
         signer: Option<&Secret>,
-        told: &mut ListenOutput<'_>,
+        output: &mut ListenOutput<'_>,
     ) -> Result<SourceFault, End> {
         loop {
             let event = match stream.next().await {
@@ -106,10 +106,10 @@ impl Forwarding {
             };
             if self.takes(&event) {
                 let heard = match (&self.program, signer) {
-                    (Some(program), Some(secret)) => tell(&program.forward, secret, &event).await,
+                    (Some(program), Some(secret)) => forward(&program.forward, secret, &event).await,
                     (Some(_) | None, _) => ForwardResult::of(&event.id, &event.kind, &event.record),
                 };
-                told.heard(&heard)?;
+                output.heard(&heard)?;
             }
             *place = Some(event.id);
         }
@@ -122,12 +122,12 @@ impl Forwarding {
 }
 
 /// Returns the secret for signing. A generated one is printed, because it is not known to the program yet.
-fn signer(program: &Program, told: &mut ListenOutput<'_>) -> Result<Secret, End> {
+fn signer(program: &Program, output: &mut ListenOutput<'_>) -> Result<Secret, End> {
     if let Some(secret) = &program.secret {
         return Ok(secret.clone());
     }
     let made = webhook_secret(&entropy::bytes(&OsEntropy));
-    told.secret(&made)?;
+    output.secret(&made)?;
     Ok(made)
 }
 
@@ -138,13 +138,13 @@ async fn again(source: &EventSource, place: Option<&str>) -> Result<OpenStream, 
         match source.open(place).await {
             Ok(stream) => return Ok(stream),
             Err(SourceFault::Refused { status: 500.., .. } | SourceFault::Lost(_)) => {}
-            Err(fault @ SourceFault::Refused { .. }) => return Err(End::Trouble(refused(&fault))),
+            Err(fault @ SourceFault::Refused { .. }) => return Err(End::Error(refused(&fault))),
         }
     }
 }
 
 /// Sends the program an event, with a few retries. Each attempt has a new signature.
-async fn tell(forward: &Forward, secret: &Secret, event: &SourceEvent) -> ForwardResult {
+async fn forward(forward: &Forward, secret: &Secret, event: &SourceEvent) -> ForwardResult {
     let mut heard = ForwardResult::of(&event.id, &event.kind, &event.record);
     let clock = SystemClock::new();
     let delivery = DeliveryId(Ulid::new(clock.now(), entropy::bytes(&OsEntropy)));

@@ -32,13 +32,13 @@ impl Receiving {
     ///
     /// # Errors
     /// The address can't be bound, or the output can't be written.
-    pub(in crate::app) async fn run(self, told: &mut ListenOutput<'_>) -> Result<Exit, End> {
+    pub(in crate::app) async fn run(self, output: &mut ListenOutput<'_>) -> Result<Exit, End> {
         let in_use = |error: std::io::Error| {
             let why = format!("cannot listen at {}: {error}", self.address);
-            End::Trouble(cannot(Exit::Failed, why, "Choose another address; port 0 selects a free port."))
+            End::Error(cannot(Exit::Failed, why, "Choose another address; port 0 selects a free port."))
         };
         let listener = HookListener::bind(self.address).await.map_err(in_use)?;
-        told.remark(&format!("receiving at http://{}; press Ctrl-C to stop", listener.address()?));
+        output.remark(&format!("receiving at http://{}; press Ctrl-C to stop", listener.address()?));
         let (sender, mut lines) = mpsc::channel(LINES_MAX);
         let secret = self.secret;
         let judge: Arc<Judge> = Arc::new(move |headers: &HeaderMap, body: Bytes| {
@@ -52,7 +52,7 @@ impl Receiving {
         loop {
             tokio::select! {
                 line = lines.recv() => match line {
-                    Some(heard) => told.heard(&heard)?,
+                    Some(heard) => output.heard(&heard)?,
                     None => return Ok(Exit::Done),
                 },
                 () = &mut serving => return Ok(Exit::Done),

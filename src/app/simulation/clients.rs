@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::http_client::{self, Request};
-use super::plan::Fault;
+use super::plan::FaultClass;
 use super::service::Service;
 use super::smtp_client;
 use super::world::{Interface, Progress, Submission, World};
@@ -87,11 +87,11 @@ fn after_no_answer(world: &World, number: usize) {
 
 /// Waits for an answer for as long as the client would.
 pub(super) async fn with_patience<T>(world: &World, request: impl Future<Output = Option<T>>) -> Option<T> {
-    let patience = match world.strikes(Fault::Clients, 250) {
+    let max_wait = match world.strikes(FaultClass::Clients, 250) {
         true => world.millis(0, 60),
         false => Duration::from_secs(60),
     };
-    timeout(patience, request).await.ok().flatten()
+    timeout(max_wait, request).await.ok().flatten()
 }
 
 async fn by_http(world: &Arc<World>, service: &Arc<Service>, submission: &Submission) -> Tried {

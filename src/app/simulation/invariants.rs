@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::plan::{Action, Fault};
+use super::plan::{Action, FaultClass};
 use super::world::{Bounce, End, Progress, Tenant, World};
 use crate::base::id::MessageId;
 use crate::engine::Engine;
@@ -146,7 +146,7 @@ fn no_ghosts(world: &World, engine: &Engine) {
 /// The quota's use of the current day is the number of messages accepted in it. A clock that is set moves messages to
 /// other days.
 fn quota(world: &World, engine: &Engine) {
-    if world.plan.faults.contains(&Fault::Clock) {
+    if world.plan.faults.contains(&FaultClass::Clock) {
         return;
     }
     for tenant in &world.tenants() {

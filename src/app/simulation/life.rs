@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
-use super::plan::{Action, Fault};
-use super::service::{self, Dispatcher, Service, Workers};
+use super::plan::{Action, FaultClass};
+use super::service::{self, DispatcherTask, Service, Workers};
 use super::world::{End, Progress, Tenant, World};
 use super::{bounces, clients, invariants, receivers};
 use crate::domain::api_key::Scopes;
@@ -104,7 +104,7 @@ fn not_started(world: &World, error: &OpenError) {
 async fn finish(
     world: &Arc<World>,
     service: &Arc<Service>,
-    dispatcher: Dispatcher,
+    dispatcher: DispatcherTask,
     workers: &Workers,
     has_work: &Notify,
     end: End,
@@ -138,7 +138,7 @@ async fn failed(world: &World) -> End {
     if world.machine.is_off() {
         return End::Off;
     }
-    let may_fail = [Fault::Disk, Fault::Full, Fault::Kill, Fault::Power];
+    let may_fail = [FaultClass::Disk, FaultClass::Full, FaultClass::Kill, FaultClass::Power];
     if !may_fail.iter().any(|fault| world.plan.faults.contains(fault)) {
         world.find("liveness: the store failed on a disk without faults".to_owned());
     }

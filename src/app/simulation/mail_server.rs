@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::plan::Fault;
+use super::plan::FaultClass;
 use super::world::{Bounce, Offered, Taken, World};
 
 /// Probability of a fault for each command, per mille.
@@ -125,7 +125,7 @@ impl MailServer {
         let (mail_at, life) = (self.mail_at, self.world.life());
         let taken = Taken { message_id: message_id.clone(), subject, mail_at, life, is_answered };
         self.world.state().taken.push(taken);
-        if is_answered && self.world.strikes(Fault::Bounces, 300) {
+        if is_answered && self.world.strikes(FaultClass::Bounces, 300) {
             let headers = text.split_once("\r\n\r\n").map_or(&*text, |(headers, _)| headers);
             self.bounce(message_id, recipient, headers.to_owned());
         }
@@ -143,15 +143,15 @@ impl MailServer {
     /// Answers with `text`, unless a fault occurs.
     fn answer(&mut self, text: &str) {
         let world = Arc::clone(&self.world);
-        if world.strikes(Fault::Silence, FAULTS / 3) {
+        if world.strikes(FaultClass::Silence, FAULTS / 3) {
             self.is_silent = true;
-        } else if world.strikes(Fault::Close, FAULTS) {
+        } else if world.strikes(FaultClass::Close, FAULTS) {
             self.is_closed = true;
-        } else if world.strikes(Fault::Transient, FAULTS) {
+        } else if world.strikes(FaultClass::Transient, FAULTS) {
             let reply = world.pick(&["451 4.3.0 not now", "450 4.2.1 busy", "421 4.7.0 too many", "452 4.2.2 full"]);
             self.is_closed = reply.starts_with("421");
             self.say(reply);
-        } else if world.strikes(Fault::Permanent, FAULTS) {
+        } else if world.strikes(FaultClass::Permanent, FAULTS) {
             self.say(world.pick(&["550 5.1.1 no such user", "554 5.7.1 refused", "552 5.2.2 full"]));
         } else {
             self.say(text);

@@ -27,7 +27,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::{Fault, Plan};
+use plan::{FaultClass, Plan};
 use world::{End, World};
 
 /// Seeds with earlier findings.
@@ -40,7 +40,7 @@ const LIVES_MAX: usize = 200;
 /// Result of a run.
 struct Run {
     seed: u64,
-    faults: BTreeSet<Fault>,
+    faults: BTreeSet<FaultClass>,
     findings: Vec<String>,
     log: Vec<String>,
     digest: u64,
@@ -50,7 +50,7 @@ struct Run {
 }
 
 /// Runs `seed` without some classes of faults.
-fn run(seed: u64, without: &BTreeSet<Fault>) -> Run {
+fn run(seed: u64, without: &BTreeSet<FaultClass>) -> Run {
     let world = Arc::new(World::new(Plan::new(seed, without)));
     world.note(format!("{:?}", world.plan));
     loop {
@@ -85,7 +85,7 @@ fn run(seed: u64, without: &BTreeSet<Fault>) -> Run {
 /// Switches off one class of faults after the other, as long as the run still has a finding.
 fn shrunk(found: Run) -> Run {
     let (mut least, mut without) = (found, BTreeSet::new());
-    for fault in Fault::ALL {
+    for fault in FaultClass::ALL {
         if !least.faults.contains(&fault) {
             continue;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::plan::Fault;
+use super::plan::FaultClass;
 use super::world::World;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, PolicyHosts, Resolve, RouteFailure, Unfetched};
@@ -20,11 +20,11 @@ impl Resolve for SimulatedNames {
         Box::pin(async move {
             let world = &self.0;
             sleep(world.millis(0, 30)).await;
-            if world.strikes(Fault::Names, 80) {
+            if world.strikes(FaultClass::Names, 80) {
                 sleep(world.pick(&[Duration::ZERO, Duration::from_secs(5), Duration::from_secs(20)])).await;
                 return Err(RouteFailure::Temporary("SERVFAIL".to_owned()));
             }
-            if world.strikes(Fault::Names, 15) {
+            if world.strikes(FaultClass::Names, 15) {
                 return Err(RouteFailure::NoSuchDomain);
             }
             let host = |number: u8| MailHost {
@@ -53,7 +53,7 @@ impl Resolve for SimulatedNames {
         Box::pin(async move {
             let world = &self.0;
             sleep(world.millis(0, 30)).await;
-            if world.strikes(Fault::Names, 80) {
+            if world.strikes(FaultClass::Names, 80) {
                 return Err(LookupFailure::Temporary("SERVFAIL".to_owned()));
             }
             Err(LookupFailure::Absent)

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::store::single_threaded::{Chance, DiskFault};
+use crate::store::single_threaded::{DiskFault, Rng};
 
 /// A class of faults. Each seed enables some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fault {
+pub(super) enum FaultClass {
     /// Lookups fail, time out or deny that a domain exists.
     Names,
     /// Mail servers refuse connections.
@@ -42,7 +42,7 @@ pub(super) enum Fault {
     Bounces,
 }
 
-impl Fault {
+impl FaultClass {
     pub(super) const ALL: [Self; 16] = [
         Self::Names,
         Self::Connect,
@@ -86,7 +86,7 @@ pub(super) enum Action {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
-    pub(super) faults: BTreeSet<Fault>,
+    pub(super) faults: BTreeSet<FaultClass>,
     pub(super) tenants: usize,
     pub(super) sites: usize,
     pub(super) submissions: usize,
@@ -103,39 +103,39 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Draws the plan of `seed`, with the classes of faults in `without` disabled.
-    pub(super) fn new(seed: u64, without: &BTreeSet<Fault>) -> Self {
-        let mut chance = Chance::new(seed ^ 0x51b0_7a11);
-        let drawn: Vec<Fault> = Fault::ALL.into_iter().filter(|_| chance.coin()).collect();
-        let faults: BTreeSet<Fault> = drawn.into_iter().filter(|fault| !without.contains(fault)).collect();
+    pub(super) fn new(seed: u64, without: &BTreeSet<FaultClass>) -> Self {
+        let mut rng = Rng::new(seed ^ 0x51b0_7a11);
+        let drawn: Vec<FaultClass> = FaultClass::ALL.into_iter().filter(|_| rng.coin()).collect();
+        let faults: BTreeSet<FaultClass> = drawn.into_iter().filter(|fault| !without.contains(fault)).collect();
         // Most runs are short, and a few are long.
-        let submissions = [2, 3, 5, 8, 12, 30][chance.index(6)];
-        let window = Duration::from_secs([1, 30, 600, 7200][chance.index(4)]);
+        let submissions = [2, 3, 5, 8, 12, 30][rng.index(6)];
+        let window = Duration::from_secs([1, 30, 600, 7200][rng.index(4)]);
         let mut plan = Self {
             seed,
-            tenants: 1 + chance.index(3),
-            sites: 1 + chance.index(5),
+            tenants: 1 + rng.index(3),
+            sites: 1 + rng.index(5),
             submissions,
-            connections: [8, 16, 64][chance.index(3)],
-            queue_lifetime: Duration::from_secs([2, 12, 48][chance.index(3)] * 3600),
+            connections: [8, 16, 64][rng.index(3)],
+            queue_lifetime: Duration::from_secs([2, 12, 48][rng.index(3)] * 3600),
             window,
-            faults_end: window + Duration::from_secs([60, 1800, 3 * 3600][chance.index(3)]),
+            faults_end: window + Duration::from_secs([60, 1800, 3 * 3600][rng.index(3)]),
             actions: Vec::new(),
             faults,
         };
-        plan.draw_actions(&mut chance);
+        plan.draw_actions(&mut rng);
         plan
     }
 
-    fn draw_actions(&mut self, chance: &mut Chance) {
+    fn draw_actions(&mut self, rng: &mut Rng) {
         let mut actions = Vec::new();
-        for fault in Fault::ALL {
-            let count = [1, 2, 4][chance.index(3)];
+        for fault in FaultClass::ALL {
+            let count = [1, 2, 4][rng.index(3)];
             for _ in 0..count {
                 let span = u64::try_from(self.faults_end.as_millis()).unwrap();
                 // Half of them while clients submit.
-                let span = if chance.coin() { span } else { span.min(self.window.as_secs() * 1000 + 2000) };
-                let at = Duration::from_millis(chance.below(span));
-                let action = self.draw_action(fault, chance);
+                let span = if rng.coin() { span } else { span.min(self.window.as_secs() * 1000 + 2000) };
+                let at = Duration::from_millis(rng.below(span));
+                let action = self.draw_action(fault, rng);
                 if let (true, Some(action)) = (self.faults.contains(&fault), action) {
                     actions.push((at, action));
                 }
@@ -147,31 +147,31 @@ impl Plan {
         self.actions = actions;
     }
 
-    fn draw_action(&self, fault: Fault, chance: &mut Chance) -> Option<Action> {
-        let operations = [5, 40, 400][chance.index(3)];
-        let after = chance.below(operations);
-        let which = chance.index(self.submissions);
-        let pick = chance.index(6);
+    fn draw_action(&self, fault: FaultClass, rng: &mut Rng) -> Option<Action> {
+        let operations = [5, 40, 400][rng.index(3)];
+        let after = rng.below(operations);
+        let which = rng.index(self.submissions);
+        let pick = rng.index(6);
         match fault {
-            Fault::Tenants if pick < 3 => Some(Action::Suppress(which)),
-            Fault::Tenants => Some(Action::Cancel(which)),
-            Fault::Clock => Some(Action::SetClock([-4_000_000, -60_000, -5, 900, 1_800_000, 90_000_000][pick])),
-            Fault::Stop => Some(Action::Stop),
-            Fault::Kill if pick < 3 => Some(Action::Kill),
-            Fault::Kill => Some(Action::Disk(DiskFault::Kill, after)),
-            Fault::Power if pick < 3 => Some(Action::Disk(DiskFault::PowerCut, after)),
-            Fault::Power => Some(Action::Disk(DiskFault::PowerCutOfAll, after)),
-            Fault::Disk => Some(Action::Disk(DiskFault::Error, after)),
-            Fault::Full => Some(Action::Disk(DiskFault::Full(1 + chance.below(60)), after)),
-            Fault::Names
-            | Fault::Connect
-            | Fault::Transient
-            | Fault::Permanent
-            | Fault::Silence
-            | Fault::Close
-            | Fault::Webhooks
-            | Fault::Clients
-            | Fault::Bounces => None,
+            FaultClass::Tenants if pick < 3 => Some(Action::Suppress(which)),
+            FaultClass::Tenants => Some(Action::Cancel(which)),
+            FaultClass::Clock => Some(Action::SetClock([-4_000_000, -60_000, -5, 900, 1_800_000, 90_000_000][pick])),
+            FaultClass::Stop => Some(Action::Stop),
+            FaultClass::Kill if pick < 3 => Some(Action::Kill),
+            FaultClass::Kill => Some(Action::Disk(DiskFault::Kill, after)),
+            FaultClass::Power if pick < 3 => Some(Action::Disk(DiskFault::PowerCut, after)),
+            FaultClass::Power => Some(Action::Disk(DiskFault::PowerCutOfAll, after)),
+            FaultClass::Disk => Some(Action::Disk(DiskFault::Error, after)),
+            FaultClass::Full => Some(Action::Disk(DiskFault::Full(1 + rng.below(60)), after)),
+            FaultClass::Names
+            | FaultClass::Connect
+            | FaultClass::Transient
+            | FaultClass::Permanent
+            | FaultClass::Silence
+            | FaultClass::Close
+            | FaultClass::Webhooks
+            | FaultClass::Clients
+            | FaultClass::Bounces => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::plan::Fault;
+use super::plan::FaultClass;
 use super::world::{Posted, World};
 use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
 
@@ -25,7 +25,7 @@ impl Post for SimulatedPost {
         Box::pin(async move {
             let (world, began) = (&self.0, Instant::now());
             sleep(world.millis(0, 50)).await;
-            if world.strikes(Fault::Webhooks, 60) {
+            if world.strikes(FaultClass::Webhooks, 60) {
                 let error = world.pick(&[PostError::Dns, PostError::Connect, PostError::Tls]);
                 return outcome(None, Some(error), began);
             }
@@ -43,7 +43,7 @@ impl SimulatedPost {
     /// Returns status and error of an answer, and whether the receiver has seen the event.
     fn judge(&self) -> (Option<u16>, Option<PostError>, bool) {
         let world = &self.0;
-        if !world.strikes(Fault::Webhooks, 200) {
+        if !world.strikes(FaultClass::Webhooks, 200) {
             return (Some(world.pick(&[200, 202, 204])), None, true);
         }
         match world.below(4) {

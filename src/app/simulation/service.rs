@@ -16,13 +16,13 @@ use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::secret::Secret;
 use crate::domain::sending_domain::DkimAlgorithm;
 use crate::domain::stream::Stream;
-use crate::engine::dispatcher::Pump;
+use crate::engine::dispatcher::Dispatcher;
 use crate::engine::executor::Executor;
 use crate::engine::ports::Clock;
 use crate::engine::receive::Receiver;
 use crate::engine::relay::{Relay, RelayWay};
 use crate::engine::settings::Settings;
-use crate::engine::{Engine, Tables, Ways};
+use crate::engine::{EgressRoutes, Engine, Tables};
 use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
@@ -35,7 +35,7 @@ use crate::smtp::shaping::Shaping;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::{OpenError, StartOptions, Surroundings};
-use crate::store::single_threaded::{Chance, Turns, draw_limits};
+use crate::store::single_threaded::{Rng, Turns, draw_limits};
 
 /// RSA key of every domain: generating one takes longer than a run.
 const RSA_KEY: &[u8] = include_bytes!("dkim.pk8");
@@ -49,7 +49,7 @@ pub(super) struct Service {
 }
 
 /// The dispatcher of a running service.
-pub(super) struct Dispatcher {
+pub(super) struct DispatcherTask {
     stop: watch::Sender<bool>,
     task: JoinHandle<Result<(), StoreError>>,
 }
@@ -69,7 +69,7 @@ pub(super) fn open(world: &World, workers: &Workers) -> Result<(Store, Arc<Simul
     let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy };
     let options = StartOptions {
         monotonic: Arc::new(move || monotonic.monotonic()),
-        limits: draw_limits(&mut Chance::new(life_seed)),
+        limits: draw_limits(&mut Rng::new(life_seed)),
         ..StartOptions::default()
     };
     let (store, turns) = world.machine.open(surroundings, options)?;
@@ -80,7 +80,7 @@ pub(super) fn open(world: &World, workers: &Workers) -> Result<(Store, Arc<Simul
 
 impl Service {
     /// Starts the service over an open store.
-    pub(super) fn start(world: &Arc<World>, store: Store, clock: Arc<SimulatedClock>) -> (Arc<Self>, Dispatcher) {
+    pub(super) fn start(world: &Arc<World>, store: Store, clock: Arc<SimulatedClock>) -> (Arc<Self>, DispatcherTask) {
         let entropy = Arc::clone(store.entropy());
         let names = Arc::new(SimulatedNames(Arc::clone(world)));
         let clock: Arc<dyn Clock> = clock;
@@ -96,17 +96,17 @@ impl Service {
         let rules = Arc::new(Rules::built_in().clone());
         let bounces = Arc::new(Receiver::new(Arc::clone(&engine), Arc::clone(&rules)));
         let tables = Tables { rules, shaping: Arc::new(Shaping::built_in().clone()) };
-        let ways = Ways { relays: vec![direct()], port: 25, in_house: None };
-        let pump = Pump::new(Arc::clone(&engine), transmit, names, post, ways, tables);
+        let routes = EgressRoutes { relays: vec![direct()], port: 25, capture: None };
+        let dispatcher = Dispatcher::new(Arc::clone(&engine), transmit, names, post, routes, tables);
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(pump.run(stopped));
+        let task = tokio::spawn(dispatcher.run(stopped));
         let http = serve(&engine, &clock, &entropy);
         let submission = Submission::new(Arc::clone(&engine), "mail.example.com", SubmissionLimits::default());
-        (Arc::new(Self { engine, http, submission, bounces }), Dispatcher { stop, task })
+        (Arc::new(Self { engine, http, submission, bounces }), DispatcherTask { stop, task })
     }
 }
 
-impl Dispatcher {
+impl DispatcherTask {
     /// Stops the dispatcher, and returns whether all work in flight ended within `grace`.
     pub(super) async fn stop(self, grace: Duration) -> bool {
         self.stop.send_replace(true);

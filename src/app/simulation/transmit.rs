@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::mail_server::MailServer;
-use super::plan::Fault;
+use super::plan::FaultClass;
 use super::world::World;
 use crate::domain::event::TlsFacts;
 use crate::engine::ports::{Body, BoxFuture, Session, Target, Transmit};
@@ -31,10 +31,10 @@ impl Transmit for SimulatedTransmit {
         Box::pin(async move {
             let world = &self.0;
             sleep(world.millis(1, 60)).await;
-            if world.strikes(Fault::Connect, 100) {
+            if world.strikes(FaultClass::Connect, 100) {
                 return Err(failed(target, Phase::Connect, Ending::Unreachable("connection refused".to_owned())));
             }
-            if world.strikes(Fault::Silence, 20) {
+            if world.strikes(FaultClass::Silence, 20) {
                 sleep(target.deadlines.connect).await;
                 return Err(failed(target, Phase::Connect, Ending::TimedOut));
             }

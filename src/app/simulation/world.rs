@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::clock::MachineClocks;
-use super::plan::{Fault, Plan};
+use super::plan::{FaultClass, Plan};
 use crate::base::id::{AccountId, EndpointId, MessageId};
-use crate::store::single_threaded::{Chance, Machine};
+use crate::store::single_threaded::{Machine, Rng};
 
 /// A tenant: an account with its key and its webhook endpoint.
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ pub(super) enum End {
 
 /// The record of a run.
 pub(super) struct State {
-    chance: Chance,
+    rng: Rng,
     pub(super) log: Vec<String>,
     pub(super) tenants: Vec<Tenant>,
     pub(super) submissions: Vec<Submission>,
@@ -155,7 +155,7 @@ impl World {
     pub(super) fn new(plan: Plan) -> Self {
         let seed = plan.seed;
         let state = State {
-            chance: Chance::new(seed ^ 0x7e57_0f0f),
+            rng: Rng::new(seed ^ 0x7e57_0f0f),
             log: Vec::new(),
             tenants: Vec::new(),
             submissions: Vec::new(),
@@ -191,7 +191,7 @@ impl World {
 
     /// Returns a random number below `limit`.
     pub(super) fn below(&self, limit: u64) -> u64 {
-        self.state().chance.below(limit)
+        self.state().rng.below(limit)
     }
 
     /// Returns a random time between `from` and `to` milliseconds.
@@ -205,7 +205,7 @@ impl World {
     }
 
     /// Whether a fault occurs, with a probability of `per_mille`.
-    pub(super) fn strikes(&self, fault: Fault, per_mille: u64) -> bool {
+    pub(super) fn strikes(&self, fault: FaultClass, per_mille: u64) -> bool {
         let is_hostile = self.state().is_hostile;
         is_hostile && self.plan.faults.contains(&fault) && self.below(1000) < per_mille
     }

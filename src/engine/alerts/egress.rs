@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::engine::ports::{MailHost, Target, Transmit};
 use crate::engine::relay::{Relay, RelayWay, Smarthost};
 use crate::engine::tls_policy::TlsPolicies;
-use crate::engine::{InHouse, Ways};
+use crate::engine::{CaptureRoute, EgressRoutes};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
 use crate::smtp::tls_policy::TlsRequirement;
@@ -32,7 +32,7 @@ pub(super) struct Egress {
     /// Relays in the order to try.
     relays: Vec<Relay>,
     port: u16,
-    in_house: Option<Arc<InHouse>>,
+    capture: Option<Arc<CaptureRoute>>,
     tls: TlsPolicies,
 }
 
@@ -46,13 +46,18 @@ pub(super) struct AcceptedMail {
 }
 
 impl Egress {
-    pub(super) fn new(transmit: Arc<dyn Transmit>, ways: &Ways, first: Option<&str>, tls: TlsPolicies) -> Self {
-        let mut relays = ways.relays.clone();
+    pub(super) fn new(
+        transmit: Arc<dyn Transmit>,
+        routes: &EgressRoutes,
+        first: Option<&str>,
+        tls: TlsPolicies,
+    ) -> Self {
+        let mut relays = routes.relays.clone();
         relays.sort_by_key(|relay| {
             let is_first = first.is_some_and(|name| name == &*relay.name);
             (!is_first, !relay.streams.contains(&Stream::Transactional))
         });
-        Self { transmit, relays, port: ways.port, in_house: ways.in_house.clone(), tls }
+        Self { transmit, relays, port: routes.port, capture: routes.capture.clone(), tls }
     }
 
     /// Returns the relays in the order to try.
@@ -128,7 +133,7 @@ impl Egress {
             tls: TlsRequirement::Opportunistic,
             submission: None,
         };
-        if let Some(address) = self.in_house.as_ref().and_then(|in_house| in_house(to)) {
+        if let Some(address) = self.capture.as_ref().and_then(|capture| capture(to)) {
             let loop_check = LoopCheck::OwnNameIsExpected;
             return Ok(vec![Target { loop_check, ..plain("localhost".into(), address) }]);
         }

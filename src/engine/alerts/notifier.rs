@@ -15,7 +15,7 @@ use crate::domain::address::Address;
 use crate::engine::caught_panic::caught;
 use crate::engine::ports::{Post, WebhookRequest};
 use crate::engine::webhook::WebhookCall;
-use crate::engine::{Engine, Ways};
+use crate::engine::{EgressRoutes, Engine};
 use crate::mail::dkim;
 use crate::mail::notice::Notice;
 use crate::store::error::{OpError, StoreError};
@@ -52,13 +52,13 @@ impl Notifier {
     /// Creates the sender, over the egress routes for mail and webhooks.
     pub(in crate::engine) fn new(
         engine: &Arc<Engine>,
-        ways: &Ways,
+        routes: &EgressRoutes,
         transmit: Arc<dyn crate::engine::ports::Transmit>,
         post: Arc<dyn Post>,
         tls: crate::engine::tls_policy::TlsPolicies,
     ) -> Arc<Self> {
         let first = engine.settings.alerts.relay.as_deref();
-        let egress = Egress::new(transmit, ways, first, tls);
+        let egress = Egress::new(transmit, routes, first, tls);
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         Arc::new(Self { egress, post, engine: Arc::clone(engine), turns })
     }

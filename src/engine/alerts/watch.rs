@@ -31,8 +31,12 @@ impl Engine {
             let asks_network = run.is_multiple_of(NETWORK_EVERY);
             match caught(self.run_checks(asks_network)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "could not record the results of the alert checks"),
-                Err(crashed) => tracing::error!(%crashed, "an alert check panicked"),
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "could not record alert checks; repeating them in five minutes")
+                }
+                Err(crashed) => {
+                    tracing::error!(%crashed, "an alert check panicked; repeating the checks in five minutes")
+                }
             }
             run = run.wrapping_add(1);
             tokio::time::sleep(EVERY).await;

@@ -1,8 +1,8 @@
-//! The queue of one endpoint: its due deliveries in memory, and its attempts in flight.
+//! Queue of one endpoint: its due deliveries in memory, and its attempts in flight.
 //!
-//! The queue is short. Further due deliveries are parked in the store, with one timer for all of them; the queue keeps
-//! that timer until it has room again. A slow endpoint with a backlog of millions therefore costs other endpoints
-//! nothing, and no memory.
+//! The queue is short. Further due deliveries are parked in the store, with one timer for all of them. The queue keeps
+//! that timer until it has space again. A slow endpoint with a backlog of millions therefore uses little memory and
+//! delays no other endpoint.
 
 use std::collections::VecDeque;
 
@@ -28,8 +28,8 @@ pub(super) struct EndpointQueue {
     parked: Parked,
 }
 
-/// Maximum number of attempts in flight. A new endpoint begins with few, until it is known to answer fast. A failing
-/// one gets one at a time, so that its failures cost the shared resources little. Each success doubles the number.
+/// Maximum number of attempts in flight. A new endpoint starts with few, until it is known to answer fast. A failing
+/// one gets one at a time, so that its failures use few shared resources. Each success doubles the number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window(usize);
 
@@ -60,11 +60,11 @@ enum Parked {
     None,
     /// A timer is armed for them, and is not due yet.
     Armed,
-    /// Their timer is due, and is served once there is room.
+    /// Their timer is due, and is served once the queue has space.
     Held(Timer),
 }
 
-/// Memory that all queues use together.
+/// Memory used by all queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Memory {
     /// Little.
@@ -99,7 +99,7 @@ impl EndpointQueue {
         }
     }
 
-    /// Whether what comes due now must be parked.
+    /// Whether a delivery that becomes due now must be parked.
     pub(super) fn is_full(&self, memory: Memory) -> bool {
         self.waiting.len() >= memory.lane_max()
     }
@@ -119,20 +119,20 @@ impl EndpointQueue {
         }
     }
 
-    /// Takes the timer of parked deliveries that became due. Returns it if there is room to serve it.
+    /// Takes the timer of parked deliveries that became due. Returns it if the queue has space to serve it.
     pub(super) fn unpark(&mut self, timer: Timer, memory: Memory) -> Option<Timer> {
         if !self.has_room(memory) && !matches!(self.parked, Parked::Held(_)) {
             self.parked = Parked::Held(timer);
             return None;
         }
-        // Deliveries that overflow from here on may miss this timer's page, so they arm their own.
+        // Deliveries parked from here on may miss this timer's page, so they arm their own.
         if let Parked::Armed = self.parked {
             self.parked = Parked::None;
         }
         Some(timer)
     }
 
-    /// Returns the kept timer, once there is room.
+    /// Returns the kept timer, once the queue has space.
     pub(super) fn take_held(&mut self, memory: Memory) -> Option<Timer> {
         if self.is_closed || !self.has_room(memory) {
             return None;
@@ -146,7 +146,7 @@ impl EndpointQueue {
         }
     }
 
-    /// Whether the queue has no state that is worth keeping.
+    /// Whether the queue has no state to keep.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.waiting.is_empty() && !matches!(self.parked, Parked::Held(_))
     }
@@ -169,7 +169,7 @@ mod tests {
         Timer::new(NOW, kind, AccountId::default(), Ulid::default())
     }
 
-    fn lane_of(count: usize) -> EndpointQueue {
+    fn queue_of(count: usize) -> EndpointQueue {
         let job = || Job {
             timer: timer(TimerKind::Delivery),
             row: DeliveryRow {
@@ -184,15 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn the_window_begins_small_doubles_with_each_success_and_falls_to_one_at_a_failure() {
-        let mut lane = lane_of(0);
-        let width = |lane: &mut EndpointQueue, ended| {
-            lane.in_flight = 1;
-            lane.ended(ended);
-            while lane.has_window() {
-                lane.in_flight += 1;
+    fn the_window_starts_small_doubles_with_each_success_and_falls_to_one_at_a_failure() {
+        let mut queue = queue_of(0);
+        let width = |queue: &mut EndpointQueue, ended| {
+            queue.in_flight = 1;
+            queue.ended(ended);
+            while queue.has_window() {
+                queue.in_flight += 1;
             }
-            lane.in_flight
+            queue.in_flight
         };
         let steps = [
             FinishedAttempt::Unmade,
@@ -201,8 +201,8 @@ mod tests {
             FinishedAttempt::Failed,
             FinishedAttempt::Unmade,
         ];
-        assert_eq!(steps.map(|ended| width(&mut lane, ended)), [2, 4, 1, 1, 1]);
-        assert_eq!([FinishedAttempt::Acknowledged; 5].map(|ended| width(&mut lane, ended)), [2, 4, 8, 8, 8]);
+        assert_eq!(steps.map(|ended| width(&mut queue, ended)), [2, 4, 1, 1, 1]);
+        assert_eq!([FinishedAttempt::Acknowledged; 5].map(|ended| width(&mut queue, ended)), [2, 4, 8, 8, 8]);
         let slowly = [
             FinishedAttempt::Slowly,
             FinishedAttempt::Slowly,
@@ -210,45 +210,45 @@ mod tests {
             FinishedAttempt::Failed,
             FinishedAttempt::Slowly,
         ];
-        assert_eq!(slowly.map(|ended| width(&mut lane, ended)), [2, 2, 4, 1, 1]);
+        assert_eq!(slowly.map(|ended| width(&mut queue, ended)), [2, 2, 4, 1, 1]);
     }
 
     #[test]
-    fn a_lane_holds_fewer_while_all_of_them_hold_much() {
-        assert!(!lane_of(ROOMY - 1).is_full(Memory::Roomy));
-        assert!(lane_of(ROOMY).is_full(Memory::Roomy));
-        assert!(!lane_of(TIGHT - 1).is_full(Memory::Tight));
-        assert!(lane_of(TIGHT).is_full(Memory::Tight));
+    fn a_queue_holds_fewer_while_all_queues_use_much_memory() {
+        assert!(!queue_of(ROOMY - 1).is_full(Memory::Roomy));
+        assert!(queue_of(ROOMY).is_full(Memory::Roomy));
+        assert!(!queue_of(TIGHT - 1).is_full(Memory::Tight));
+        assert!(queue_of(TIGHT).is_full(Memory::Tight));
     }
 
     #[test]
-    fn what_overflows_has_one_timer_which_waits_for_room() {
-        let mut lane = lane_of(ROOMY);
-        assert_eq!([lane.overflow(), lane.overflow()], [Unparking::Arm, Unparking::Armed]);
+    fn parked_deliveries_have_one_timer_that_waits_for_space() {
+        let mut queue = queue_of(ROOMY);
+        assert_eq!([queue.overflow(), queue.overflow()], [Unparking::Arm, Unparking::Armed]);
         let fired = timer(TimerKind::Unpark);
-        assert_eq!(lane.unpark(fired, Memory::Roomy), None);
-        assert_eq!(lane.overflow(), Unparking::Armed);
-        assert_eq!(lane.take_held(Memory::Roomy), None);
-        lane.waiting.truncate(ROOMY / 2);
-        assert!(!lane.is_idle());
-        assert_eq!(lane.take_held(Memory::Roomy), Some(fired));
-        assert_eq!(lane.take_held(Memory::Roomy), None);
-        assert_eq!(lane.overflow(), Unparking::Arm);
+        assert_eq!(queue.unpark(fired, Memory::Roomy), None);
+        assert_eq!(queue.overflow(), Unparking::Armed);
+        assert_eq!(queue.take_held(Memory::Roomy), None);
+        queue.waiting.truncate(ROOMY / 2);
+        assert!(!queue.is_idle());
+        assert_eq!(queue.take_held(Memory::Roomy), Some(fired));
+        assert_eq!(queue.take_held(Memory::Roomy), None);
+        assert_eq!(queue.overflow(), Unparking::Arm);
     }
 
     #[test]
-    fn with_room_a_timer_is_served_at_once_and_what_overflows_after_it_arms_its_own() {
-        let mut lane = lane_of(0);
-        lane.overflow();
-        assert!(lane.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
-        assert_eq!(lane.overflow(), Unparking::Arm);
+    fn with_space_a_timer_is_served_at_once_and_later_parked_deliveries_arm_their_own() {
+        let mut queue = queue_of(0);
+        queue.overflow();
+        assert!(queue.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
+        assert_eq!(queue.overflow(), Unparking::Arm);
     }
 
     #[test]
-    fn a_second_timer_is_served_though_there_is_no_room_and_the_first_is_kept() {
-        let mut lane = lane_of(ROOMY);
-        assert_eq!(lane.unpark(timer(TimerKind::Unpark), Memory::Roomy), None);
-        assert!(lane.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
-        assert_eq!(lane.overflow(), Unparking::Armed);
+    fn a_second_timer_is_served_without_space_and_the_first_is_kept() {
+        let mut queue = queue_of(ROOMY);
+        assert_eq!(queue.unpark(timer(TimerKind::Unpark), Memory::Roomy), None);
+        assert!(queue.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
+        assert_eq!(queue.overflow(), Unparking::Armed);
     }
 }

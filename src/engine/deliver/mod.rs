@@ -1,7 +1,7 @@
-//! From a due delivery to a settled webhook attempt (contract 5).
+//! Webhook deliveries: from a due delivery to the recorded result of its attempt (contract 5).
 //!
-//! Each endpoint has its own queue, so that none blocks another, and at most eight attempts in flight. It begins with
-//! two, until it is known to answer fast. While it fails, it gets one attempt at a time, and a dead endpoint sees
+//! Each endpoint has its own queue, so that none blocks another, and at most eight attempts in flight. It starts with
+//! two, until it is known to answer fast. While it fails, it gets one attempt at a time, so a dead endpoint gets
 //! exactly ten requests. One attempt is one request.
 
 mod endpoint_queue;
@@ -60,7 +60,7 @@ struct Shared {
     post: Arc<dyn Post>,
     sweeper: Sweeper,
     backlog: Backlog,
-    lanes: Mutex<BTreeMap<Key, EndpointQueue>>,
+    queues: Mutex<BTreeMap<Key, EndpointQueue>>,
     /// Endpoints whose last answer was slow.
     slow: Mutex<BTreeSet<Key>>,
     permits: Permits,
@@ -70,9 +70,9 @@ struct Shared {
 impl Deliveries {
     pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper) -> Self {
         let permits = Permits::new();
-        let (lanes, running, slow) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (queues, running, slow) = (Mutex::default(), Mutex::default(), Mutex::default());
         let backlog = Backlog::default();
-        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, slow, permits, running }) }
+        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, queues, slow, permits, running }) }
     }
 
     /// Adds the deliveries of `timers` to their endpoints' queues, and starts attempts.
@@ -87,7 +87,7 @@ impl Deliveries {
                 Ok(None) => self.shared.engine.store.timers().forget(&timer),
                 // One damaged row must not stop all others. Its timer waits until the store is repaired.
                 Err(error) if error.is_of_row() => {
-                    tracing::error!(%error, "could not read a due webhook delivery");
+                    tracing::error!(%error, "could not read a due webhook delivery; it waits for a repair");
                     self.shared.engine.store.timers().forget(&timer);
                 }
                 Err(error) => return Err(error),
@@ -99,9 +99,9 @@ impl Deliveries {
     /// Serves the timer of an endpoint's parked deliveries, now or when its queue has room.
     pub(super) fn unpark(&self, timer: Timer) {
         let memory = self.shared.memory();
-        let mut lanes = self.shared.lanes();
-        let lane = lanes.entry((timer.account, EndpointId(timer.id))).or_default();
-        if let Some(timer) = lane.unpark(timer, memory) {
+        let mut queues = self.shared.queues();
+        let queue = queues.entry((timer.account, EndpointId(timer.id))).or_default();
+        if let Some(timer) = queue.unpark(timer, memory) {
             self.shared.sweeper.take(timer);
         }
     }
@@ -109,8 +109,8 @@ impl Deliveries {
     /// Starts no more attempts. Waiting deliveries stay in the store.
     pub(super) fn close(&self) {
         self.shared.permits.close();
-        for lane in self.shared.lanes().values_mut() {
-            lane.is_closed = true;
+        for queue in self.shared.queues().values_mut() {
+            queue.is_closed = true;
         }
     }
 
@@ -125,8 +125,8 @@ impl Deliveries {
 }
 
 impl Shared {
-    fn lanes(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, EndpointQueue>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, EndpointQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn memory(&self) -> Memory {
@@ -138,45 +138,45 @@ impl Shared {
         let memory = self.memory();
         let key = (timer.account, row.endpoint);
         let job = Job { timer, row, _held: self.backlog.hold() };
-        let mut lanes = self.lanes();
-        let lane = lanes.entry(key).or_default();
-        if lane.is_full(memory) || self.backlog.room() == 0 {
-            let end = DeliveryEnd::Overflowed(lane.overflow());
-            drop(lanes);
+        let mut queues = self.queues();
+        let queue = queues.entry(key).or_default();
+        if queue.is_full(memory) || self.backlog.free() == 0 {
+            let end = DeliveryEnd::Overflowed(queue.overflow());
+            drop(queues);
             self.settle(job, end, None);
         } else {
-            lane.waiting.push_back(job);
+            queue.waiting.push_back(job);
         }
     }
 
     /// Starts as many attempts as the endpoint's status allows, or settles deliveries that can't be attempted.
     fn start(self: &Arc<Self>, key: Key) -> Result<(), StoreError> {
         // Read under the queues' lock: a failure is committed before its attempt stops counting as in flight.
-        let mut lanes = self.lanes();
-        let Some(lane) = lanes.get_mut(&key) else { return Ok(()) };
+        let mut queues = self.queues();
+        let Some(queue) = queues.get_mut(&key) else { return Ok(()) };
         let snapshot = self.engine.store.snapshot()?;
         let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(key.0, key.1))?;
         let is_enabled = accepts_deliveries(&snapshot, key.0, endpoint.as_ref())?;
-        while !lane.is_closed {
-            let may_start = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.may_start(lane.in_flight));
-            if is_enabled && !(may_start && lane.has_window()) {
+        while !queue.is_closed {
+            let may_start = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.may_start(queue.in_flight));
+            if is_enabled && !(may_start && queue.has_window()) {
                 break;
             }
-            let Some(job) = lane.waiting.pop_front() else { break };
+            let Some(job) = queue.waiting.pop_front() else { break };
             match &endpoint {
                 Some(endpoint) if is_enabled => {
-                    lane.in_flight += 1;
-                    self.spawn(key, job, self.standing(key, endpoint));
+                    queue.in_flight += 1;
+                    self.spawn(key, job, self.health(key, endpoint));
                 }
                 Some(_) => self.settle(job, DeliveryEnd::Parked, None),
                 None => self.settle(job, DeliveryEnd::Abandoned, None),
             }
         }
-        if let Some(timer) = lane.take_held(self.memory()) {
+        if let Some(timer) = queue.take_held(self.memory()) {
             self.sweeper.take(timer);
         }
-        if lane.is_idle() {
-            lanes.remove(&key);
+        if queue.is_idle() {
+            queues.remove(&key);
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Shared {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(&self, key: Key, endpoint: &EndpointRow) -> EndpointHealth {
+    fn health(&self, key: Key, endpoint: &EndpointRow) -> EndpointHealth {
         if self.slow().contains(&key) { EndpointHealth::Slow } else { EndpointHealth::of(endpoint) }
     }
 
@@ -199,12 +199,12 @@ impl Shared {
         }
     }
 
-    fn spawn(self: &Arc<Self>, key: Key, job: Job, standing: EndpointHealth) {
+    fn spawn(self: &Arc<Self>, key: Key, job: Job, health: EndpointHealth) {
         let shared = Arc::clone(self);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         while running.try_join_next().is_some() {}
         running.spawn(async move {
-            let end = match caught(shared.attempt(key, &job, standing)).await {
+            let end = match caught(shared.attempt(key, &job, health)).await {
                 Ok(Ok(Some(end))) => end,
                 // The timer becomes due again after the restart.
                 Ok(Ok(None)) => return,
@@ -217,7 +217,7 @@ impl Shared {
 
     /// Returns the result for an internal error: an attempt without a request.
     fn failed(&self, fault: &str) -> DeliveryEnd {
-        tracing::error!(%fault, "could not make a webhook attempt");
+        tracing::error!(%fault, "webhook attempt failed because of an internal error; it counts as a failed attempt");
         let now = self.engine.clock.now();
         let outcome = PostOutcome {
             status: None,
@@ -234,7 +234,7 @@ impl Shared {
         &self,
         (account, endpoint): Key,
         job: &Job,
-        standing: EndpointHealth,
+        health: EndpointHealth,
     ) -> Result<Option<DeliveryEnd>, StoreError> {
         let due_at = job.row.state.due_at(&self.engine.clock.time());
         let next = job.row.state.step(Input::CameDue, due_at);
@@ -244,16 +244,16 @@ impl Shared {
             Some(Effect::Schedule(_)) => return Ok(Some(DeliveryEnd::Parked)),
             Some(Effect::Settle) | None => return Ok(Some(DeliveryEnd::Abandoned)),
         };
-        let Some(_permit) = self.permits.take(account, standing).await else { return Ok(None) };
+        let Some(_permit) = self.permits.take(account, health).await else { return Ok(None) };
         if !self.engine.wait_to_send().await {
             return Ok(None);
         }
         let delivery = DeliveryId(job.timer.id);
         // Deliveries of an account that is being erased are dropped.
-        let quiet = &self.engine.quiet;
-        let _posting = quiet.post_when_spoken(account).await;
+        let blocked = &self.engine.blocked_accounts;
+        let _posting = blocked.post_when_unblocked(account).await;
         let snapshot = self.engine.store.snapshot()?;
-        if quiet.has_erased() && !snapshot.has(Table::Deliveries, &schema::delivery(account, delivery))? {
+        if blocked.has_erased() && !snapshot.has(Table::Deliveries, &schema::delivery(account, delivery))? {
             return Ok(Some(DeliveryEnd::Abandoned));
         }
         // The account may have been suspended during the wait for a permit.
@@ -271,17 +271,17 @@ impl Shared {
         let outcome = tokio::select! {
             biased;
             outcome = self.post.post(request) => outcome,
-            () = quiet.hushed(account) => return Ok(Some(DeliveryEnd::Abandoned)),
+            () = blocked.until_blocked(account) => return Ok(Some(DeliveryEnd::Abandoned)),
         };
         self.engine.meters.posted(&outcome);
         self.note_pace((account, endpoint), outcome.duration);
         Ok(Some(DeliveryEnd::Attempted(record(time.now, self.engine.clock.now(), outcome))))
     }
 
-    /// Commits the result of a timer; `lane` names the queue whose attempt it ends. A failed attempt counts as in
-    /// flight until its result is recorded, or a dead endpoint would see more than ten requests. A successful one stops
+    /// Commits the result of a timer; `queue` is the queue whose attempt it ends. A failed attempt counts as in flight
+    /// until its result is recorded; otherwise a dead endpoint would get more than ten requests. A successful one stops
     /// counting at once, so that delivery speed does not depend on the disk.
-    fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, lane: Option<Key>) {
+    fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, queue: Option<Key>) {
         let ended = match &end {
             DeliveryEnd::Attempted(Attempt { error: None, duration_ms, .. }) => {
                 if u128::from(*duration_ms) <= PROMPT.as_millis() {
@@ -296,13 +296,13 @@ impl Shared {
         let op =
             SettleDelivery { account: job.timer.account, delivery: DeliveryId(job.timer.id), due: job.timer.due, end };
         let is_acknowledged = matches!(ended, FinishedAttempt::Acknowledged | FinishedAttempt::Slowly);
-        let (before, after) = if is_acknowledged { (lane, None) } else { (None, lane) };
+        let (before, after) = if is_acknowledged { (queue, None) } else { (None, queue) };
         let shared = Arc::clone(self);
         let runtime = tokio::runtime::Handle::current();
         self.engine.store.post(op, move |answer| {
             shared.settled(&job, answer);
             drop(job);
-            // Requests are not started on the writer's thread, which has enough to do.
+            // Requests are not started on the writer's thread, to keep it free for commits.
             if let Some(key) = after {
                 runtime.spawn(async move { shared.give_back(key, ended) });
             }
@@ -314,11 +314,11 @@ impl Shared {
 
     /// Ends an attempt in flight, and starts the next ones.
     fn give_back(self: &Arc<Self>, key: Key, ended: FinishedAttempt) {
-        if let Some(lane) = self.lanes().get_mut(&key) {
-            lane.ended(ended);
+        if let Some(queue) = self.queues().get_mut(&key) {
+            queue.ended(ended);
         }
         if let Err(error) = self.start(key) {
-            tracing::error!(%error, "could not start webhook deliveries");
+            tracing::error!(%error, "could not start webhook deliveries; they start with the endpoint's next event");
         }
     }
 
@@ -329,9 +329,9 @@ impl Shared {
                 let account = job.timer.account;
                 tracing::warn!(
                     %account, %endpoint,
-                    "a webhook endpoint was disabled after ten failures in a row: what it is owed is held, and nothing \
-                     more is sent to it; see its deliveries for why, and when it is mended enable it again, in the \
-                     panel or with `postrider webhook set {endpoint} --enabled true --account {account}`"
+                    "webhook endpoint disabled after ten failures in a row: its deliveries are on hold; check its \
+                     deliveries for the cause, then enable it in the panel or with `postrider webhook set {endpoint} \
+                     --enabled true --account {account}`"
                 );
             }
             Ok(EndpointChange::None) | Err(OpError::Refused(_)) => {}

@@ -1,5 +1,5 @@
-//! Permits for requests in flight. They bound memory and sockets. Endpoints that fail or answer slowly can't take all
-//! of them, and accounts take turns.
+//! Permits for requests in flight. They limit memory and sockets. Endpoints that fail or answer slowly can't use all of
+//! them, and accounts take turns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +21,7 @@ const SLOW_MAX: u32 = REQUESTS_MAX / 4;
 /// Status of an endpoint by its last attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EndpointHealth {
-    /// The last attempt that counted succeeded, or there was none yet.
+    /// The last attempt that counted succeeded, or there has been none.
     Sound,
     /// The last attempt failed.
     Failing,
@@ -71,7 +71,7 @@ impl Permits {
     }
 
     /// Waits for a permit. Returns `None` after [`Permits::close`].
-    pub(super) async fn take(&self, account: AccountId, standing: EndpointHealth) -> Option<Permit> {
+    pub(super) async fn take(&self, account: AccountId, health: EndpointHealth) -> Option<Permit> {
         // Subscribe before the check, so that no close in between is missed.
         let closed = self.closed.notified();
         if self.is_closed.load(Ordering::Acquire) {
@@ -80,14 +80,14 @@ impl Permits {
         tokio::select! {
             biased;
             () = closed => None,
-            permit = self.turn(account, standing) => permit,
+            permit = self.turn(account, health) => permit,
         }
     }
 
-    async fn turn(&self, account: AccountId, standing: EndpointHealth) -> Option<Permit> {
+    async fn turn(&self, account: AccountId, health: EndpointHealth) -> Option<Permit> {
         let claim = Claim { stream: Stream::Transactional, account, site: None, network: None, units: 1 };
         // The class's own permit comes first: a request that waits for it must not block other classes.
-        let class = match standing {
+        let class = match health {
             EndpointHealth::Sound => [None, None],
             EndpointHealth::Failing => [None, Some(self.failing.take(claim).await?)],
             EndpointHealth::Slow => [Some(self.slow.take(claim).await?), Some(self.failing.take(claim).await?)],
@@ -111,9 +111,9 @@ mod tests {
     }
 
     /// Takes a permit that is available at once, for a new account.
-    fn now(permits: &Permits, standing: EndpointHealth) -> Option<Permit> {
+    fn now(permits: &Permits, health: EndpointHealth) -> Option<Permit> {
         static LAST: AtomicU8 = AtomicU8::new(10);
-        match pin!(permits.take(account(LAST.fetch_add(1, Ordering::Relaxed)), standing))
+        match pin!(permits.take(account(LAST.fetch_add(1, Ordering::Relaxed)), health))
             .poll(&mut Context::from_waker(Waker::noop()))
         {
             Poll::Ready(permit) => permit,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_do_not_answer_leave_a_quarter_to_those_that_do() {
+    fn silent_endpoints_leave_a_quarter_of_the_permits_to_others() {
         let permits = Permits::new();
         let hung: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Failing)).collect();
         assert_eq!(hung.len(), of_many(FAILING_MAX));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_permits_are_given_to_nobody_not_even_to_those_that_wait() {
+    fn no_permits_are_granted_after_a_close_even_to_waiting_requests() {
         let permits = Permits::new();
         let taken: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
         let mut waits = pin!(permits.take(account(1), EndpointHealth::Sound));
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_answer_may_have_all_of_it() {
+    fn answering_endpoints_may_use_all_permits() {
         let permits = Permits::new();
         let sound: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
         assert_eq!(sound.len(), of_many(REQUESTS_MAX));
     }
 
     #[test]
-    fn slow_endpoints_share_a_quarter() {
+    fn slow_endpoints_share_a_quarter_of_the_permits() {
         let permits = Permits::new();
         let slow: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Slow)).collect();
         assert_eq!(slow.len(), of_many(SLOW_MAX));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn one_account_may_have_all_permits_and_another_is_served_at_once() {
+    fn one_account_may_hold_all_permits_and_another_is_served_at_once() {
         let permits = Permits::new();
         let one = || match pin!(permits.take(account(1), EndpointHealth::Sound))
             .poll(&mut Context::from_waker(Waker::noop()))

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stretch_that_was_not_used_for_longest_makes_room() {
+    fn the_least_recently_used_stretch_is_removed_first() {
         let sums = DmarcSums::default();
         let key = |from| StretchKey { of: (AccountId::default(), DomainId::default()), from, to: from };
         let heavy = || {

@@ -88,7 +88,7 @@ impl Engine {
         let Some(account) = settings.account.filter(|_| settings.allowed_domains.contains(email.domain())) else {
             return refuse(OidcRefusal::Nobody);
         };
-        self.check_room()?;
+        self.check_space()?;
         // The password stays unknown; a setup link can replace it.
         let password = NewPassword::generate(&*self.entropy);
         let hashed = self.passwords.hash(&password, &*self.entropy).await;

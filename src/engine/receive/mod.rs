@@ -33,7 +33,7 @@ use crate::mail::dkim_verify::{self, UnverifiedSignature};
 use crate::mail::report::{self, Report};
 use crate::smtp::rules::Rules;
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::report::{MessageNews, News, RecordReport};
+use crate::store::op::report::{RecordReport, ReportMeaning, ReportedMessage};
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 use crate::store::schema;
@@ -91,7 +91,7 @@ impl Receiver {
         }
         let is_for_reports = |mailbox: &Mailbox| matches!(mailbox, Mailbox::Dmarc);
         let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People | Mailbox::Dmarc);
-        let mut taken = AcceptedKind::Letter;
+        let mut taken = AcceptedKind::Personal;
         if mailboxes.iter().any(is_for_reports) {
             self.receive_dmarc(message.clone()).await?;
             taken = AcceptedKind::DmarcReport;
@@ -143,12 +143,12 @@ impl Receiver {
             return Ok(AcceptedKind::Unproven);
         }
         // All messages share this time, because the others' leases are held during each wait.
-        let patience = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
+        let max_wait = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
         let mut record = Record::default();
         let mut kind = AcceptedKind::NoNews;
         for (path, row) in subjects {
             let Some((taken, news)) = news::of(report, &row, &self.rules) else { continue };
-            self.add(&mut record, path, row, news, patience).await?;
+            self.add(&mut record, path, row, news, max_wait).await?;
             kind = taken;
         }
         if record.messages.is_empty() {
@@ -175,11 +175,11 @@ impl Receiver {
         record: &mut Record,
         path: ReturnPath,
         row: MessageRow,
-        news: News,
-        patience: Duration,
+        news: ReportMeaning,
+        max_wait: Duration,
     ) -> Result<(), StoreError> {
         let ReturnPath { account, message } = path;
-        let lease = self.engine.leases.take_within(message, patience).await;
+        let lease = self.engine.leases.take_within(message, max_wait).await;
         let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
         record.leases.extend(lease);
         let mut others = Leased::default();
@@ -190,7 +190,7 @@ impl Receiver {
             record.crowded.push((account, [row.to]));
         }
         record.leases.extend(others.leases);
-        record.messages.push(MessageNews { account, message, wire, news, others: others.messages });
+        record.messages.push(ReportedMessage { account, message, wire, news, others: others.messages });
         Ok(())
     }
 
@@ -273,7 +273,7 @@ enum Tie {
 /// Data of a report for its record.
 #[derive(Default)]
 struct Record {
-    messages: Vec<MessageNews>,
+    messages: Vec<ReportedMessage>,
     /// Held until the commit.
     leases: Vec<Lease>,
     /// Addresses with more waiting messages than one operation ends.

@@ -9,7 +9,7 @@ use crate::mail::report::{
 };
 use crate::smtp::reply::words_of;
 use crate::smtp::rules::{Refusal, Rules};
-use crate::store::op::report::News;
+use crate::store::op::report::ReportMeaning;
 use crate::store::row::message::MessageRow;
 
 /// Advice for a temporary failure: the reporting server no longer retries.
@@ -26,7 +26,7 @@ pub(super) const fn nothing_in(report: &Report) -> Option<AcceptedKind> {
 
 /// Returns the report's meaning for the message of `row`, and the kind that it is counted as; `None` if it changes
 /// nothing.
-pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(AcceptedKind, News)> {
+pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(AcceptedKind, ReportMeaning)> {
     match report {
         Report::Delivery(report) => of_delivery(report, row, rules),
         Report::Feedback(report) => of_feedback(report),
@@ -36,7 +36,7 @@ pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(Ac
 }
 
 /// Returns the worst result for our recipient.
-fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Option<(AcceptedKind, News)> {
+fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Option<(AcceptedKind, ReportMeaning)> {
     let considered = of_recipient(&report.recipients, &row.to);
     let first = |action| considered.iter().find(|recipient| recipient.action == action);
     if let Some(failed) = first(Action::Failed) {
@@ -44,11 +44,11 @@ fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Opti
         // If at least one member of an alias got the message, the address works.
         let all_failed = considered.iter().all(|recipient| recipient.action == Action::Failed);
         bounce.suppressed &= all_failed;
-        return Some((AcceptedKind::Bounced, News::Bounced { facts: facts(report, failed), bounce }));
+        return Some((AcceptedKind::Bounced, ReportMeaning::Bounced { facts: facts(report, failed), bounce }));
     }
     let delayed = first(Action::Delayed)?;
     let bounce = Bounce { suppressed: false, ..explained(report, delayed, rules) };
-    Some((AcceptedKind::Delayed, News::Delayed { facts: facts(report, delayed), bounce }))
+    Some((AcceptedKind::Delayed, ReportMeaning::Delayed { facts: facts(report, delayed), bounce }))
 }
 
 /// Returns the blocks that name our recipient. A forwarding server names others, so without a match all blocks are
@@ -100,7 +100,7 @@ fn text_of(code: Option<EnhancedCode>) -> Option<String> {
 }
 
 /// A bounce without standard fields is a guess. It is recorded, but does not suppress the recipient.
-fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
+fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> ReportMeaning {
     let words = words_of(&said.text);
     let refusal = Refusal { host: None, code: said.smtp_code, enhanced: said.enhanced, words: &words };
     let guess = rules.explain(refusal, BounceSource::Dsn);
@@ -111,12 +111,12 @@ fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
         smtp_response: Some(said.text.clone()),
         ..AttemptFacts::default()
     };
-    News::Bounced { facts, bounce }
+    ReportMeaning::Bounced { facts, bounce }
 }
 
 /// Only a report by a recipient is a complaint: `not-spam` withdraws one, and authentication failures are reported by
 /// machines.
-fn of_feedback(report: &FeedbackReport) -> Option<(AcceptedKind, News)> {
+fn of_feedback(report: &FeedbackReport) -> Option<(AcceptedKind, ReportMeaning)> {
     let name = match &report.feedback_type {
         FeedbackType::NotSpam | FeedbackType::AuthFailure => return None,
         FeedbackType::Abuse => "abuse",
@@ -127,5 +127,5 @@ fn of_feedback(report: &FeedbackReport) -> Option<(AcceptedKind, News)> {
         FeedbackType::Unregistered(name) => name,
     };
     let complaint = Complaint { feedback_type: Some(name.to_owned()), reporter: report.reporter.clone() };
-    Some((AcceptedKind::Complained, News::Complained(complaint)))
+    Some((AcceptedKind::Complained, ReportMeaning::Complained(complaint)))
 }

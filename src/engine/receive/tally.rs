@@ -29,7 +29,7 @@ pub enum AcceptedKind {
     /// A message to a mailbox for DMARC reports.
     DmarcReport,
     /// A message to a mailbox for people.
-    Letter,
+    Personal,
 }
 
 impl AcceptedKind {
@@ -46,7 +46,7 @@ impl AcceptedKind {
         Self::AutoReply,
         Self::Unknown,
         Self::DmarcReport,
-        Self::Letter,
+        Self::Personal,
     ];
 
     /// Returns the name in the log and in metrics.
@@ -63,7 +63,7 @@ impl AcceptedKind {
             Self::AutoReply => "auto_reply",
             Self::Unknown => "unknown",
             Self::DmarcReport => "dmarc_report",
-            Self::Letter => "letter",
+            Self::Personal => "letter",
         }
     }
 }

@@ -82,7 +82,7 @@ impl Submitting {
         }
         let shared = Arc::new(self.read(message).await?);
         let (claims, marks) = self.claims(&shared)?;
-        self.engine.check_room()?;
+        self.engine.check_space()?;
         for _ in 0..TRIES {
             match self.try_once(&shared, &claims, &marks).await {
                 Ok(ids) => return Ok(ids),

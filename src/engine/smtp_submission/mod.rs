@@ -187,7 +187,7 @@ impl SmtpSession {
         if sender.size.is_some_and(|size| size > limit) {
             return Err(Answer::new(552, "5.3.4", "The message is too large: the limit is 20 MiB"));
         }
-        self.engine.check_room().map_err(|error| failed(&error))
+        self.engine.check_space().map_err(|error| failed(&error))
     }
 
     /// Reports a refusal by the protocol layer, for the metrics and the account's list. Answers of [`Self::sender`],

@@ -95,7 +95,7 @@ impl Batch {
         if rest.is_empty() {
             return;
         }
-        if let Err(error) = engine.check_room() {
+        if let Err(error) = engine.check_space() {
             return self.fail(&rest, &error);
         }
         let Some(prepared) = self.prepare(engine, rest.clone()).await else {

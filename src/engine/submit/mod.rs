@@ -240,7 +240,7 @@ impl Engine {
     }
 
     fn check_free_space(&self) -> Result<(), SubmitError> {
-        self.check_room().map_err(|error| match error {
+        self.check_space().map_err(|error| match error {
             StoreError::Full => SubmitError::Full,
             error => SubmitError::Failed(error),
         })

@@ -42,7 +42,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct StsCache {
     engine: Arc<Engine>,
     hosts: Arc<dyn PolicyHosts>,
-    patience: Duration,
+    max_wait: Duration,
     places: QueryPlaces,
     state: Mutex<State>,
 }
@@ -62,7 +62,7 @@ struct Failed {
     id: String,
     until: Timestamp,
     /// A failure that is not counted yet.
-    untold: Option<StsFetchFailure>,
+    uncounted: Option<StsFetchFailure>,
 }
 
 /// Facts about a domain.
@@ -77,12 +77,12 @@ pub(super) struct KnownPolicy {
 }
 
 impl StsCache {
-    /// Creates an empty cache. Messages wait for `patience` (which is [`PATIENCE`] outside tests).
-    pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>, patience: Duration) -> Self {
+    /// Creates an empty cache. Messages wait for `max_wait` (which is [`PATIENCE`] outside tests).
+    pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>, max_wait: Duration) -> Self {
         Self {
             engine,
             hosts,
-            patience,
+            max_wait,
             places: QueryPlaces::new(PROMPT_MAX, SLOW_MAX, PROMPT),
             state: Mutex::default(),
         }
@@ -101,7 +101,7 @@ impl StsCache {
                 if !self.is_fresh(&row) && !self.has_failed(domain, &id) {
                     drop(self.begin(domain, &id, FetchReason::Renewed));
                 }
-                known(Some(row), self.untold(domain))
+                known(Some(row), self.uncounted(domain))
             }
             _ => self.fetch(domain, &id).await,
         }
@@ -120,7 +120,7 @@ impl StsCache {
         let expiry = self.engine.clock.time().expiry;
         let kept = self.engine.store.snapshot().and_then(|snapshot| policy_of(&snapshot, domain, expiry));
         kept.unwrap_or_else(|error| {
-            tracing::error!(%error, "could not read a receiving domain's MTA-STS policy");
+            tracing::error!(%error, "could not read a stored MTA-STS policy; continuing without it");
             None
         })
     }
@@ -146,11 +146,11 @@ impl StsCache {
     async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str) -> KnownPolicy {
         if !self.has_failed(domain, id) {
             let flight = self.begin(domain, id, FetchReason::New);
-            let _landed = timeout(self.patience, flight.lock()).await;
+            let _landed = timeout(self.max_wait, flight.lock()).await;
         }
         let kept = self.kept(domain);
         if self.has_failed(domain, id) || kept.as_ref().is_some_and(|row| row.id == id) {
-            return known(kept, self.untold(domain));
+            return known(kept, self.uncounted(domain));
         }
         unasked(kept)
     }
@@ -176,7 +176,7 @@ impl StsCache {
         if is_done || self.has_failed(domain, &id) {
             return;
         }
-        let fetched = self.places.ask(self.patience, self.hosts.sts_policy(domain)).await;
+        let fetched = self.places.ask(self.max_wait, self.hosts.sts_policy(domain)).await;
         let read = fetched.unwrap_or(Err(Unfetched::Unasked)).and_then(|text| {
             let invalid = |why| StsFetchFailure { fault: TlsFault::StsPolicyInvalid, why: format!("{why}") };
             StsPolicy::read(&text).map_err(|why| Unfetched::Failed(invalid(why)))
@@ -195,7 +195,9 @@ impl StsCache {
         match self.engine.store.commit(op).await {
             Ok(_) => {}
             Err(OpError::Refused(never)) => match never {},
-            Err(OpError::Failed(error)) => tracing::error!(%error, "could not store an MTA-STS policy"),
+            Err(OpError::Failed(error)) => {
+                tracing::error!(%error, "could not store an MTA-STS policy; it is fetched again")
+            }
         }
     }
 
@@ -205,8 +207,8 @@ impl StsCache {
     }
 
     /// Returns a failed fetch that is not counted yet. Each failure is returned only once.
-    fn untold(&self, domain: &DomainName) -> Option<StsFetchFailure> {
-        self.state().failed.get_mut(domain).and_then(|failed| failed.untold.take())
+    fn uncounted(&self, domain: &DomainName) -> Option<StsFetchFailure> {
+        self.state().failed.get_mut(domain).and_then(|failed| failed.uncounted.take())
     }
 
     fn note_failure(&self, domain: &DomainName, id: String, failure: StsFetchFailure) {
@@ -219,7 +221,7 @@ impl StsCache {
             let soonest = failed.iter().min_by_key(|(_, failed)| failed.until).map(|(domain, _)| domain.clone());
             soonest.and_then(|domain| failed.remove(&domain));
         }
-        failed.insert(domain.clone(), Failed { id, until: now + AGAIN, untold: Some(failure) });
+        failed.insert(domain.clone(), Failed { id, until: now + AGAIN, uncounted: Some(failure) });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

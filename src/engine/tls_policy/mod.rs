@@ -189,7 +189,7 @@ impl TlsPolicies {
         self.engine.store.post(op, |counted| match counted {
             Ok(SessionCount::Counted) => {}
             Ok(SessionCount::Full) => tracing::debug!("too many domains today; TLS session not counted"),
-            Err(_) => tracing::warn!("could not count a TLS session"),
+            Err(_) => tracing::warn!("could not count a TLS session; the day's TLS report lacks it"),
         });
     }
 }

@@ -207,11 +207,11 @@ impl Engine {
         match self.submit(&caller, submission, Some(claim)).await {
             Ok(_) | Err(SubmitError::Refused(Refusal::RecipientSuppressed)) => Ok(Fate::Done),
             Err(SubmitError::Invalid(violations)) => {
-                tracing::error!(faults = ?violations.by_field().keys(), "could not compose a TLS report");
+                tracing::error!(faults = ?violations.by_field().keys(), "could not compose a TLS report; dropping it");
                 Ok(Fate::Done)
             }
             Err(SubmitError::Refused(why)) => {
-                tracing::error!(?why, "delivery.tls_reports_from can't send a TLS report");
+                tracing::error!(?why, "delivery.tls_reports_from can't send a TLS report; trying again later");
                 Ok(Fate::Later)
             }
             Err(SubmitError::InProgress | SubmitError::Full) => Ok(Fate::Later),

@@ -1,4 +1,4 @@
-//! One attempt: the servers of the site one after the other, until one answers for the message.
+//! One attempt: it tries the servers of the site one after the other until one answers for the message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +29,12 @@ use crate::smtp::verdict::{Deferral, FinalResult, Scope, Verdict, judge};
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
 
-/// Servers tried in one attempt at most.
+/// Maximum number of servers that one attempt tries.
 const TRIES: usize = 10;
-/// Time for which one attempt goes on to further servers.
+/// Time after which an attempt tries no further server.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// An attempt that has ended.
+/// An ended attempt.
 pub(super) struct Attempt {
     pub(super) ended: Ended,
     pub(super) facts: AttemptFacts,
@@ -45,11 +45,11 @@ pub(super) struct Attempt {
 
 /// End of an attempt.
 pub(super) enum Ended {
-    /// With this, for the message.
+    /// The message has this outcome.
     With(TransferEnd),
-    /// By a fault of the relay: no attempt was made, and the message is not charged.
+    /// The relay failed. There was no attempt, and the message is not charged.
     RelayFault(RelayFault),
-    /// Before its MAIL: there is no attempt to record.
+    /// It ended before its MAIL: there is no attempt to record.
     NotBegun(NotBegun),
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn attempt(
     let Running { shared, queue, slot, .. } = *running;
     match shared.before_mail(revocation, shared.engine.wait_to_send()).await {
         Ok(true) => {}
-        // Its timer fires again where the log goes on.
+        // The message's timer fires again where the replica's log continues.
         Ok(false) => return Attempt::not_begun(NotBegun::Stopping),
         Err(why) => return Attempt::not_begun(why),
     }
@@ -97,9 +97,9 @@ pub(super) async fn attempt(
     };
     let (ended, signal) = match trial.run(began).await {
         Ok(verdict) => trial.end(verdict),
-        Err(NoTry::Ended(end)) => (Ended::With(end), Signal::Silent),
-        Err(NoTry::RelayFault(why)) => (Ended::RelayFault(why), Signal::Silent),
-        Err(NoTry::NotBegun(why)) => (Ended::NotBegun(why), Signal::Silent),
+        Err(AttemptError::Ended(end)) => (Ended::With(end), Signal::Silent),
+        Err(AttemptError::RelayFault(why)) => (Ended::RelayFault(why), Signal::Silent),
+        Err(AttemptError::NotBegun(why)) => (Ended::NotBegun(why), Signal::Silent),
     };
     if let Ended::With(TransferEnd::Deferred { .. }) = &ended {
         tracing::debug!(site = ?queue.site, ?signal, "deferred");
@@ -117,7 +117,7 @@ fn envelope(row: &MessageRow) -> Envelope {
     }
 }
 
-/// An attempt that is under way.
+/// A running attempt.
 pub(super) struct Trial<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) queue: &'a Arc<DestinationQueue>,
@@ -130,15 +130,15 @@ pub(super) struct Trial<'a> {
     envelope: Envelope,
     pub(super) facts: AttemptFacts,
     transcript: Transcript,
-    /// Why no address of the relay could be used, as long as none could.
+    /// Reason why none of the relay's addresses could be used so far.
     pub(super) unusable: Option<String>,
     /// Whether a server did not answer in time.
     timed_out: bool,
 }
 
-/// Why no server's word decides.
-pub(super) enum NoTry {
-    /// The DNS alone does.
+/// Reason why no server's answer decides.
+pub(super) enum AttemptError {
+    /// The DNS decides.
     Ended(TransferEnd),
     /// The relay can't be used.
     RelayFault(RelayFault),
@@ -146,14 +146,14 @@ pub(super) enum NoTry {
     NotBegun(NotBegun),
 }
 
-impl From<NotBegun> for NoTry {
+impl From<NotBegun> for AttemptError {
     fn from(why: NotBegun) -> Self {
         Self::NotBegun(why)
     }
 }
 
 impl Trial<'_> {
-    async fn run(&mut self, began: Instant) -> Result<Verdict, NoTry> {
+    async fn run(&mut self, began: Instant) -> Result<Verdict, AttemptError> {
         let Self { shared, queue, row, id, revocation, .. } = *self;
         let candidates = shared.before_mail(revocation, Question { shared, queue, row, id }.candidates()).await??;
         let targets = candidates.iter().map(|candidate| &candidate.target);
@@ -177,7 +177,7 @@ impl Trial<'_> {
             }
         }
         if let (Some(why), false) = (self.unusable.take(), was_usable) {
-            return Err(NoTry::RelayFault(RelayFault { why, needs_operator: true }));
+            return Err(AttemptError::RelayFault(RelayFault { why, needs_operator: true }));
         }
         let Some((word, facts)) = last else { return Ok(nowhere()) };
         // The reported facts are those of the server whose answer decided.
@@ -185,27 +185,27 @@ impl Trial<'_> {
         Ok(Verdict::from(word))
     }
 
-    /// Which of two servers' words holds, with what was seen of that server.
+    /// The deciding one of two servers' answers, with the facts of that server.
     fn weigh(&self, before: FinalResult, facts: AttemptFacts, word: FinalResult) -> (FinalResult, AttemptFacts) {
         let holds = FinalResult::and_then(before, word.clone());
         let facts = if holds == word { self.facts.clone() } else { facts };
         (holds, facts)
     }
 
-    /// Sends the message over a kept connection; `None` if the connection is of no more use.
-    async fn over_kept_connection(&mut self, kept: Kept) -> Result<Option<Verdict>, NoTry> {
+    /// Sends the message over a kept connection; `None` if the connection can't be used any more.
+    async fn over_kept_connection(&mut self, kept: Kept) -> Result<Option<Verdict>, AttemptError> {
         let (shared, revocation) = (self.shared, self.revocation);
         let Some(kept) = shared.before_mail(revocation, self.renewed(kept)).await? else { return Ok(None) };
         match self.send(kept).await? {
-            // Nothing counts as tried: a new connection tells more.
+            // Nothing counts as tried, because a new connection gives a better answer.
             Verdict::Reconnect | Verdict::NextServer(_) => Ok(None),
             verdict => Ok(Some(verdict)),
         }
     }
 
-    async fn over_new_connection(&mut self, candidate: Candidate) -> Result<Verdict, NoTry> {
+    async fn over_new_connection(&mut self, candidate: Candidate) -> Result<Verdict, AttemptError> {
         let (shared, revocation) = (self.shared, self.revocation);
-        // Held until the message has its outcome.
+        // Held until the message's outcome is known.
         let _class;
         let kept = match shared.before_mail(revocation, self.open(candidate)).await?? {
             Opened::Session(kept, class) => {
@@ -216,13 +216,13 @@ impl Trial<'_> {
             Opened::Decided(verdict) => return Ok(verdict),
         };
         match self.send(kept).await? {
-            // A fresh connection that is lost before MAIL is a server that can't serve us now.
+            // If a new connection is lost before MAIL, the server can't serve us now.
             Verdict::Reconnect => Ok(Verdict::NextServer(FinalResult::Deferred(no_server()))),
             verdict => Ok(verdict),
         }
     }
 
-    async fn send(&mut self, mut kept: Kept) -> Result<Verdict, NoTry> {
+    async fn send(&mut self, mut kept: Kept) -> Result<Verdict, AttemptError> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
         if let Err(why) = self.shared.begin(self.revocation, self.unsettled, &self.queue.site).await {
@@ -232,7 +232,7 @@ impl Trial<'_> {
         let mut body = StoredBody::new((self.shared, self.queue), self.row, self.id, self.claim(&kept.target));
         let mut outcome = kept.session.send(&self.envelope, &mut body).await;
         if let Some(failure) = body.failure.take() {
-            // The session has ended without a dot, for the server must not take a part.
+            // The session ended without the final dot, because the server must not accept a part.
             kept.leave();
             return Err(failure.into());
         }
@@ -245,18 +245,18 @@ impl Trial<'_> {
         if kept.session.is_reusable() {
             self.queue.keep(self.shared, self.slot, kept);
         } else {
-            // QUIT is a courtesy that no message waits for.
+            // QUIT is a courtesy; no message waits for it.
             kept.leave();
         }
         let verdict = self.judge(&outcome)?;
         if matches!(verdict, Verdict::NextServer(_) | Verdict::Reconnect) {
-            // The message waits for another connection: until MAIL is written on that one it may be cancelled.
+            // The message waits for another connection. Until MAIL is written on that one, it can be canceled.
             self.unsettled.lease.iter().for_each(Lease::step_back);
         }
         Ok(verdict)
     }
 
-    fn judge(&mut self, outcome: &Outcome) -> Result<Verdict, NoTry> {
+    fn judge(&mut self, outcome: &Outcome) -> Result<Verdict, AttemptError> {
         self.facts.tls = outcome.tls.clone();
         if let Some(peer) = outcome.peer {
             self.facts.mx_ip = Some(peer.to_string());
@@ -271,7 +271,7 @@ impl Trial<'_> {
         self.facts.smtp_code = reply.map(|reply| reply.code);
         self.facts.smtp_enhanced_code = reply.and_then(|reply| reply.enhanced()).map(|code| code.to_string());
         self.facts.smtp_response = reply.map(|reply| reply.text());
-        if outcome.ending == Ending::TimedOut && !matches!(self.queue.site, Site::InHouse(_)) {
+        if outcome.ending == Ending::TimedOut && !matches!(self.queue.site, Site::Captured(_)) {
             self.timed_out = true;
             self.queue.handle(self.shared, Input::ServerSilent);
         }
@@ -279,9 +279,9 @@ impl Trial<'_> {
             self.unusable = Some(why.clone());
         }
         if let Some(fault) = relay_fault(&self.queue.site, outcome) {
-            // From MAIL on the same words may be meant for this one message: the second time it is charged.
+            // From MAIL on, the same answer may be about this message alone: the second one is charged to it.
             if outcome.phase <= Phase::Auth || self.shared.destinations().relays.blames_relay_for(self.id) {
-                return Err(NoTry::RelayFault(fault));
+                return Err(AttemptError::RelayFault(fault));
             }
             let why = finding::unreachable(&fault.why);
             return Ok(Verdict::Deferred(Deferral { scope: Scope::Message, why, is_outcome_unknown: false }));
@@ -316,7 +316,7 @@ impl Trial<'_> {
     }
 
     fn signal_of(&self, deferral: &Deferral) -> Signal {
-        // Greylisting turns away the message, not the pace.
+        // Greylisting rejects the message, not the rate.
         let is_policy = self.facts.smtp_enhanced_code.as_ref().is_some_and(|code| code.starts_with("4.7."));
         let is_greylisted = deferral.why.category == Category::Greylisted.as_str();
         match deferral.scope {

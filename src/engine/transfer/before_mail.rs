@@ -8,7 +8,7 @@ use super::site::Site;
 use crate::engine::lease::Revocation;
 use crate::store::error::StoreError;
 
-/// The reason why a message is not sent.
+/// Reason why a message is not sent.
 pub(super) enum NotBegun {
     /// It waited for a connection, and another account's message goes first.
     LetsPass,
@@ -16,15 +16,15 @@ pub(super) enum NotBegun {
     Stopping,
     /// Another operation has taken the lease: a cancel, a suppression or a report.
     Revoked,
-    /// The rows ask for something else than an attempt.
+    /// The rows no longer require an attempt.
     Rows(Ready),
     /// The rows could not be read.
     Unreadable(StoreError),
     /// The body could not be read.
     Damaged(StoreError),
-    /// The body is over: its key is destroyed.
+    /// The body's key is destroyed.
     Gone,
-    /// The bodies of other messages took all memory.
+    /// The bodies of other messages use all memory.
     NoMemory,
     /// The bucket of the replica has not confirmed that this machine may send.
     Unconfirmed,
@@ -49,7 +49,7 @@ impl Shared {
     /// `site`.
     ///
     /// # Errors
-    /// The reason why its MAIL must not be written.
+    /// The reason why MAIL must not be written.
     pub(super) async fn begin(
         &self,
         revocation: &Revocation,
@@ -58,13 +58,13 @@ impl Shared {
     ) -> Result<(), NotBegun> {
         let queued = unsettled.queued;
         unsettled.held = Some(self.before_mail(revocation, self.backlog.take()).await?);
-        self.before_mail(revocation, self.engine.quiet.spoken(queued.place.account)).await?;
+        self.before_mail(revocation, self.engine.blocked_accounts.until_unblocked(queued.place.account)).await?;
         if !unsettled.begin() {
             return Err(NotBegun::Revoked);
         }
         match self.look(&queued, Some(site)) {
             Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),
-            // A connection was awaited since the attempt began.
+            // The attempt waited for a connection.
             Ok(Ready::Send(_)) if !self.engine.may_send().await => Err(NotBegun::Unconfirmed),
             Ok(Ready::Send(_)) => Ok(()),
             Ok(ready) => Err(NotBegun::Rows(ready)),

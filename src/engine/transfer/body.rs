@@ -1,5 +1,5 @@
-//! The body of a message that is being sent. It takes memory only once its server has said 354, so servers that are
-//! silent before hold none.
+//! The body of a message that is being sent. It uses memory only after the server's 354, so a server that is silent
+//! before its 354 costs no memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::machine::budget::Claim;
 use crate::store::content::Unreadable;
 use crate::store::row::message::MessageRow;
 
-/// The longest wait for memory. Servers wait for at least three minutes after their 354 (RFC 5321 4.5.3.2.5).
+/// Longest wait for memory. Servers wait for at least three minutes after their 354 (RFC 5321 4.5.3.2.5).
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(90);
 
-/// A body in the store. It is given out only as long as the store has not failed.
+/// A body in the store. It can be read only while the store has not failed.
 pub(super) struct StoredBody<'a> {
     shared: &'a Arc<Shared>,
     queue: &'a DestinationQueue,
@@ -28,12 +28,12 @@ pub(super) struct StoredBody<'a> {
     id: MessageId,
     claim: Claim,
     memory: Option<FairPermit>,
-    /// The reason why it could not be read.
+    /// Reason why the body could not be read.
     pub(super) failure: Option<NotBegun>,
 }
 
 impl<'a> StoredBody<'a> {
-    /// The body of message `id`, for which memory is taken as `claim` says.
+    /// Returns the body of message `id`, which requests memory as `claim` says.
     pub(super) fn new(
         (shared, queue): (&'a Arc<Shared>, &'a DestinationQueue),
         row: &'a MessageRow,
@@ -44,7 +44,7 @@ impl<'a> StoredBody<'a> {
         Self { shared, queue, row, id, claim, memory: None, failure: None }
     }
 
-    /// Waits for memory. Another account's message that waits for the same site goes first.
+    /// Waits for memory. Another account's message for the same site goes first.
     async fn memory(&self) -> Result<FairPermit, NotBegun> {
         tokio::select! {
             biased;
@@ -58,13 +58,13 @@ impl<'a> StoredBody<'a> {
     async fn load(&mut self) -> Result<Bytes, NotBegun> {
         self.memory = Some(self.memory().await?);
         let store = &self.shared.engine.store;
-        // The wait for a 354 or for memory may have been long. A message that leaves after the store failed could not
-        // be recorded, and would be sent again after the restart.
+        // The wait for a 354 or for memory may have been long. If the store failed meanwhile, the outcome could not be
+        // recorded, and the message would be sent again after the restart.
         store.health().check().map_err(NotBegun::Unreadable)?;
         if let Some(body) = store.content().fresh(self.id) {
             return Ok(body.into());
         }
-        // Reading, decrypting and decompressing would hold up everybody's connections.
+        // Reading, decrypting and decompressing would block all connections.
         let (reader, place, id, now) = (Arc::clone(store), self.row.place, self.id, self.shared.expiry());
         let body_reads = &self.shared.engine.body_reads;
         let read = body_reads.run(self.claim.account, move || reader.body(place, id, now)).await;

@@ -1,11 +1,11 @@
-//! The servers that an attempt tries, in their order: the recipient's by MX, the smarthost of a relay, or our own
-//! receiver; each with the address to send from.
+//! The servers that an attempt tries, in order: the recipient's MX servers, the smarthost of a relay, or our own
+//! receiver. Each has the address to send from.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Shared;
-use super::attempt::NoTry;
+use super::attempt::AttemptError;
 use super::destination_queue::DestinationQueue;
 use super::failed_attempt::{RelayFault, deferred, route_failed, unasked};
 use super::relays::{Deal, place_of};
@@ -18,7 +18,7 @@ use crate::smtp::finding;
 use crate::smtp::tls_policy::TlsRequirement;
 use crate::store::row::message::MessageRow;
 
-/// A server's address to try, and the server where the DNS named it.
+/// A server's address, and the server's name in the DNS.
 pub(super) struct Candidate {
     pub(super) target: Target,
     pub(super) host: Option<Arc<MailHost>>,
@@ -33,8 +33,8 @@ pub(super) struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// The servers to try, in their order.
-    pub(super) async fn candidates(&self) -> Result<Vec<Candidate>, NoTry> {
+    /// The servers to try, in order.
+    pub(super) async fn candidates(&self) -> Result<Vec<Candidate>, AttemptError> {
         let relay = self.shared.relays.relay(self.queue.relay);
         let plain = |host: Arc<str>, address: SocketAddr| Target {
             host,
@@ -52,7 +52,7 @@ impl Question<'_> {
         };
         let mut candidates = Vec::new();
         match (&self.queue.site, &relay.way) {
-            (Site::InHouse(address), _) => {
+            (Site::Captured(address), _) => {
                 candidates.push(Candidate { target: plain("localhost".into(), *address), host: None });
             }
             (_, RelayWay::Smarthost(smarthost)) => {
@@ -65,7 +65,7 @@ impl Question<'_> {
             }
             (_, RelayWay::Mx) => {
                 let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain()).await;
-                for host in hosts.map_err(|failure| NoTry::Ended(route_failed(&failure, self.shared.now())))? {
+                for host in hosts.map_err(|failure| AttemptError::Ended(route_failed(&failure, self.shared.now())))? {
                     let (name, host): (Arc<str>, _) = (host.name.as_str().into(), Arc::new(host));
                     for ip in &host.addresses {
                         let target = from_here(&name, SocketAddr::new(*ip, self.shared.port));
@@ -74,12 +74,13 @@ impl Question<'_> {
                 }
             }
         }
-        let none = || NoTry::Ended(deferred(finding::unreachable("the relay has no address to send there from")));
+        let none =
+            || AttemptError::Ended(deferred(finding::unreachable("the relay has no address to send there from")));
         if candidates.is_empty() { Err(none()) } else { Ok(candidates) }
     }
 
-    /// A smarthost that can't be found is the relay's fault: the configuration names it.
-    async fn smarthost_addresses(&self, smarthost: &Smarthost) -> Result<Vec<IpAddr>, NoTry> {
+    /// If a smarthost is not found, the relay is at fault: the configuration names the smarthost.
+    async fn smarthost_addresses(&self, smarthost: &Smarthost) -> Result<Vec<IpAddr>, AttemptError> {
         if let Ok(address) = smarthost.host.parse() {
             return Ok(vec![address]);
         }
@@ -87,15 +88,15 @@ impl Question<'_> {
         found.map_err(|failure| match failure {
             LookupFailure::Absent | LookupFailure::Temporary(_) => {
                 let why = format!("the smarthost {} was not found: {failure}", smarthost.host);
-                NoTry::RelayFault(RelayFault::passing(why))
+                AttemptError::RelayFault(RelayFault::passing(why))
             }
-            LookupFailure::Unasked => NoTry::Ended(unasked(self.shared.now())),
+            LookupFailure::Unasked => AttemptError::Ended(unasked(self.shared.now())),
         })
     }
 }
 
-/// The addresses to send to `ip` from, a message's own one first, which is always the same. Nothing where the relay has
-/// none of its family; the system's choice where it has none at all.
+/// Returns the source addresses for `ip`. The message's own address comes first and is always the same. The result is
+/// empty if the relay has no address of the family; the system chooses if the relay has no addresses at all.
 pub(super) fn sources_for(sources: &[IpAddr], ip: IpAddr, message: MessageId) -> Vec<Option<IpAddr>> {
     if sources.is_empty() {
         return vec![None];

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::attempt::{NoTry, Trial};
+use super::attempt::{AttemptError, Trial};
 use super::before_mail::NotBegun;
 use super::candidates::{Candidate, sources_for};
 use super::failed_attempt::{nowhere, unasked};
@@ -19,16 +19,16 @@ use crate::smtp::verdict::Verdict;
 
 /// Result of opening a session.
 pub(super) enum Opened {
-    /// It is open. Its places among those of unproven sites are to be held until the message has its outcome.
+    /// The session is open. Its permits for unproven sites must be held until the message's outcome is known.
     Session(Box<Kept>, [Option<FairPermit>; 2]),
-    /// The server, or the way to it, failed.
+    /// The server, or the route to it, failed.
     Failed(Outcome),
-    /// The server was not asked.
+    /// No command was sent to the server.
     Decided(Verdict),
 }
 
 impl Trial<'_> {
-    /// The kept connection, where it is enough for this message's domain and stream.
+    /// The kept connection, if it meets the needs of this message's domain and stream.
     pub(super) async fn renewed(&self, mut kept: Kept) -> Option<Kept> {
         let tls = kept.session.tls().ok().cloned();
         let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
@@ -41,15 +41,15 @@ impl Trial<'_> {
         Some(kept)
     }
 
-    /// Waits for places, and opens a session.
-    pub(super) async fn open(&mut self, Candidate { mut target, host }: Candidate) -> Result<Opened, NoTry> {
+    /// Waits for permits, and opens a session.
+    pub(super) async fn open(&mut self, Candidate { mut target, host }: Candidate) -> Result<Opened, AttemptError> {
         let (relay, mx_host) = (self.facts.relay.take(), Some(target.host.to_string()));
         self.facts = AttemptFacts { relay, mx_host, ..AttemptFacts::default() };
         self.unusable = None;
         target.tls = match self.held.requirement(host.as_deref()).await {
             Ok(required) => required,
             Err(Withheld::LeftOut(verdict)) => return Ok(Opened::Decided(verdict)),
-            Err(Withheld::Unasked) => return Err(NoTry::Ended(unasked(self.shared.now()))),
+            Err(Withheld::Unasked) => return Err(AttemptError::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
         let wait = self.queue.connection_wait(self.shared);
@@ -71,12 +71,12 @@ impl Trial<'_> {
         })
     }
 
-    /// Waits for places. Another account's message that waits at the same site goes first: it may have places left.
+    /// Waits for permits. Another account's message for the same site goes first: its account may have free permits.
     async fn places(&self, target: &mut Target) -> Result<([Option<FairPermit>; 2], Option<FairPermit>), NotBegun> {
         let claim = self.claim(target);
         let places = async {
             let class = self.class(target, claim).await;
-            // Its place may be that of one kept for other servers of the site.
+            // A connection kept for other servers of the site may hold the permit.
             self.queue.handle(self.shared, Input::Connecting(self.slot));
             (class, self.shared.connections.take(claim).await)
         };
@@ -87,7 +87,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The message's claim to a connection to `target`.
+    /// The message's request for a connection to `target`.
     pub(super) fn claim(&self, target: &Target) -> Claim {
         let is_site = matches!(self.queue.site, Site::Provider(_) | Site::Servers(_));
         let is_unheard = is_site && matches!(self.queue.trust(self.shared), Trust::New | Trust::Silent);
@@ -100,8 +100,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Waits for places among those of sites that are not proven, where this one is not. A first attempt at a site is
-    /// brief; a site that was silent gets its full time, in one of few places.
+    /// Waits for permits for unproven sites, if this site is not proven. A first attempt at a site is brief. A site
+    /// that was silent gets its full time, with one of few permits.
     async fn class(&self, target: &mut Target, claim: Claim) -> [Option<FairPermit>; 2] {
         let shared = self.shared;
         let silent = match self.queue.trust(self.shared) {
@@ -116,7 +116,7 @@ impl Trial<'_> {
         [silent, shared.unproven.take(claim).await]
     }
 
-    /// Connects from the message's own address, or from another of the relay's where that one is not this machine's.
+    /// Connects from the message's own address, or from another of the relay's if this machine lacks the first.
     async fn connect(&self, mut target: Target) -> (Target, Result<Box<dyn Session>, Outcome>) {
         let others = sources_for(&self.shared.relays.relay(self.queue.relay).sources, target.address.ip(), self.id);
         let mut connected = self.shared.transmit.connect(&target).await;

@@ -1,4 +1,4 @@
-//! One destination queue: the messages of one relay for one site, as workers use it.
+//! One destination queue: the messages of one relay for one site, as workers see it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::smtp::shaping::{Action, Limits};
 
 /// The messages of one relay for one site.
 pub(super) struct DestinationQueue {
-    /// Its number in the machine, among alarms and among queues of the store.
+    /// Its number in the machine, among alarms, and among the store's queues.
     pub(super) id: DestinationId,
-    /// Its site among budgets: all relays' connections to a site count as one.
+    /// Its site in the budgets: all relays' connections to a site are counted together.
     pub(super) site_key: u64,
     pub(super) relay: Number,
     pub(super) site: Site,
     limits: Limits,
-    /// Woken when a message came that has to wait.
+    /// Notified when a message arrives that must wait.
     pub(super) arrived: Notify,
-    /// Woken when the keeper has something new to wait for.
+    /// Notified when the keeper has a new event to wait for.
     pub(super) changed: Notify,
 }
 
@@ -38,12 +38,12 @@ impl DestinationQueue {
         Self { id, site_key, relay, site, limits, arrived, changed }
     }
 
-    /// Reports what has happened.
+    /// Reports an event to the machine.
     pub(super) fn handle(&self, shared: &Arc<Shared>, input: Input) {
         shared.handle(self.id, input);
     }
 
-    /// Reports the end of a started message, and returns the next one for the same worker.
+    /// Reports the end of a started message, and returns the next message for the same worker.
     pub(super) fn end(&self, shared: &Arc<Shared>, input: Input) -> Option<Started> {
         let mut decided = Decided::default();
         shared.destinations().decide(shared, self.id, input, &mut decided);
@@ -52,7 +52,7 @@ impl DestinationQueue {
         next
     }
 
-    /// Has a started message use a kept connection to one of `targets`.
+    /// Lets a started message use a kept connection to one of `targets`.
     pub(super) fn take_kept<'a>(
         &self,
         shared: &Arc<Shared>,
@@ -79,7 +79,7 @@ impl DestinationQueue {
         shared.carry_out(decided);
     }
 
-    /// Closes the kept connections that are past their time.
+    /// Closes the kept connections that have expired.
     pub(super) fn close_old(&self, shared: &Arc<Shared>) {
         let (mut destinations, mut decided) = (shared.destinations(), Decided::default());
         let Some(driven) = destinations.driven.get_mut(&self.id) else { return };
@@ -92,7 +92,7 @@ impl DestinationQueue {
         shared.carry_out(decided);
     }
 
-    /// Resolves when a message of another account could begin instead of one of `account` that waits for a connection.
+    /// Resolves when another account's message could start instead of one of `account` that waits for a connection.
     pub(super) async fn is_wanted_by_others(&self, account: AccountId, shared: &Shared) {
         loop {
             // Subscribe before the check, so that no arrival in between is missed.
@@ -109,7 +109,7 @@ impl DestinationQueue {
         }
     }
 
-    /// Does what an answer asked for.
+    /// Carries out the effects of a report.
     pub(super) fn shape(&self, shared: &Arc<Shared>, actions: &[Action]) {
         let now = shared.now();
         for action in actions {
@@ -122,19 +122,19 @@ impl DestinationQueue {
         }
     }
 
-    /// Returns the trust in the site.
+    /// Returns the trust level of the site.
     pub(super) fn trust(&self, shared: &Shared) -> Trust {
         shared.destinations().scheduler.get(self.id).map_or(Trust::New, Destination::trust)
     }
 
-    /// Remembers the last answer of the site, for the operator.
+    /// Stores the last answer of the site, for the operator.
     pub(super) fn heard(&self, shared: &Shared, answer: String) {
         if let Some(own) = shared.destinations().scheduler.get_mut(self.id) {
             own.heard(answer);
         }
     }
 
-    /// Counts the next connection, and returns how long it has to wait.
+    /// Counts the next connection, and returns its delay.
     pub(super) fn connection_wait(&self, shared: &Shared) -> Duration {
         let moment = shared.moment();
         let mut destinations = shared.destinations();

@@ -1,6 +1,6 @@
-//! The driver of all destinations. One lock guards the machines that decide and the kept connections. Timers of the
-//! store change under the same lock, so their order is that of the decisions. Messages are sent, and put off, without
-//! it. The store is read without it, too.
+//! The driver of all destinations. One lock guards the deciding machines and the kept connections. The store's timers
+//! change under the same lock, so they change in the order of the decisions. The lock is not held while messages are
+//! sent or deferred, or while the store is read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -37,14 +37,14 @@ pub(super) struct Driven {
     pub(super) keeper: Keeper,
 }
 
-/// A message that is to be sent.
+/// A message to send.
 pub(super) struct Started {
     pub(super) queue: Arc<DestinationQueue>,
     pub(super) slot: Slot,
     pub(super) queued: QueuedMessage,
 }
 
-/// Effects that are carried out without the lock.
+/// Effects that run without the lock.
 #[derive(Default)]
 pub(super) struct Decided {
     pub(super) started: VecDeque<Started>,
@@ -53,7 +53,7 @@ pub(super) struct Decided {
 }
 
 impl Destinations {
-    /// Returns the destination queue of a way.
+    /// Returns the destination queue of a route.
     pub(super) fn find(&self, relay: Number, site: Site) -> Option<Arc<DestinationQueue>> {
         self.queue(self.scheduler.find(&(relay, site))?)
     }
@@ -63,21 +63,21 @@ impl Destinations {
         self.driven.get(&id).map(|driven| Arc::clone(&driven.queue))
     }
 
-    /// Iterates over the destination queues, in their order.
+    /// Iterates over the destination queues in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<DestinationQueue>, &Destination)> {
         self.scheduler.iter().filter_map(|(id, destination)| Some((&self.driven.get(&id)?.queue, destination)))
     }
 
-    /// Returns the destination queue of a way, a new one where there is none.
+    /// Returns the destination queue of a route, and creates it if it does not exist.
     pub(super) fn open(&mut self, shared: &Shared, relay: Number, site: Site) -> Arc<DestinationQueue> {
         if let Some(queue) = self.find(relay, site.clone()) {
             return queue;
         }
         for forgotten in self.scheduler.forget_idle(shared.now()) {
             self.driven.remove(&forgotten);
-            shared.near().resume(forgotten);
+            shared.timers().resume(forgotten);
         }
-        // All relays' connections to a site count as one site's.
+        // All relays' connections to a site are counted together.
         let of_relay = |relay| self.find(relay, site.clone()).map(|queue| queue.site_key);
         let site_key = shared.relays.numbers().find_map(of_relay);
         let limits = shared.shaping.limits(site.provider());
@@ -90,7 +90,7 @@ impl Destinations {
         queue
     }
 
-    /// Has the machine decide about what has happened to one destination.
+    /// Reports an event of one destination to the machine.
     pub(super) fn decide(&mut self, shared: &Arc<Shared>, id: DestinationId, input: Input, decided: &mut Decided) {
         let mut effects = Vec::new();
         self.scheduler.handle(id, input, shared.moment(), &mut effects);
@@ -98,7 +98,7 @@ impl Destinations {
         self.call_keeper(id, shared);
     }
 
-    /// Starts nothing any more.
+    /// Starts no further message.
     pub(super) fn stop(&mut self, shared: &Arc<Shared>) -> Decided {
         let (mut effects, mut decided) = (Vec::new(), Decided::default());
         self.scheduler.stop(shared.moment(), &mut effects);
@@ -107,25 +107,25 @@ impl Destinations {
     }
 
     fn apply(&mut self, shared: &Arc<Shared>, effects: Vec<DestinationEffect>, decided: &mut Decided) {
-        let near = shared.near();
+        let timers = shared.timers();
         for (id, effect) in effects {
             let Some(driven) = self.driven.get_mut(&id) else { continue };
             match effect {
-                Effect::Wait(queued) => near.enqueue(&Timer::of_message(&queued), id),
+                Effect::Wait(queued) => timers.enqueue(&Timer::of_message(&queued), id),
                 Effect::Start(slot, queued) => {
-                    near.dequeue([Timer::of_message(&queued)]);
+                    timers.dequeue([Timer::of_message(&queued)]);
                     decided.started.push_back(Started { queue: Arc::clone(&driven.queue), slot, queued });
                 }
-                Effect::Suspend => near.suspend(id),
-                Effect::Resume => near.resume(id),
-                Effect::WakeAt(at) => near.set_alarm((at, id)),
+                Effect::Suspend => timers.suspend(id),
+                Effect::Resume => timers.resume(id),
+                Effect::WakeAt(at) => timers.set_alarm((at, id)),
                 Effect::PutOff(late) => {
-                    near.dequeue(late.iter().map(Timer::of_message));
+                    timers.dequeue(late.iter().map(Timer::of_message));
                     decided.late.extend(late);
                 }
-                Effect::Leave(spilled) => near.forget_all(spilled.iter().map(Timer::of_message)),
+                Effect::Leave(spilled) => timers.forget_all(spilled.iter().map(Timer::of_message)),
                 Effect::Refill(spill) => decided.refill = Some((Arc::clone(&driven.queue), spill)),
-                Effect::Reroute(all) => near.give_back_all(all.iter().map(Timer::of_message)),
+                Effect::Reroute(all) => timers.give_back_all(all.iter().map(Timer::of_message)),
                 Effect::Quit(count) => (0..count).filter_map(|_| driven.pool.oldest()).for_each(Kept::leave),
             }
         }
@@ -137,14 +137,14 @@ impl Shared {
         self.destinations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports what has happened to a destination, and starts the messages that may start.
+    /// Reports an event of a destination, and starts the messages that may start.
     pub(super) fn handle(self: &Arc<Self>, id: DestinationId, input: Input) {
         let mut decided = Decided::default();
         self.destinations().decide(self, id, input, &mut decided);
         self.carry_out(decided);
     }
 
-    /// Has a due message wait for its way. Where its relay is held back, so is the destination.
+    /// Lets a due message wait for its route. If the relay is backed off, so is the destination.
     pub(super) fn enter(self: &Arc<Self>, relay: Number, site: Site, queued: QueuedMessage) {
         let (now, mut decided) = (self.now(), Decided::default());
         let mut destinations = self.destinations();
@@ -161,13 +161,13 @@ impl Shared {
         }
     }
 
-    /// Starts the messages that may start, and puts off those that end before.
+    /// Starts the messages that may start, and defers those whose time ends before.
     pub(super) fn carry_out(self: &Arc<Self>, decided: Decided) {
         for started in decided.started {
             self.start(started);
         }
         for queued in decided.late {
-            self.put_off(queued, queued.give_up_at);
+            self.postpone(queued, queued.give_up_at);
         }
     }
 
@@ -182,7 +182,7 @@ fn limits_of(limits: &Limits, is_shared: bool, site: &Site) -> DecisionLimits {
         messages_per_minute: limits.messages_per_minute,
         connections_per_minute: limits.connections_per_minute,
         is_shared,
-        // Where captured mail goes is not found by its domain, so it could not be read again.
-        may_spill: !matches!(site, Site::InHouse(_)),
+        // Captured mail has no route by its domain, so it could not be read again.
+        may_spill: !matches!(site, Site::Captured(_)),
     }
 }

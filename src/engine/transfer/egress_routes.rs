@@ -1,4 +1,4 @@
-//! The ways that messages take: the relays, and what goes past them because `dev` keeps it in the house.
+//! Egress routes: the relays, and the capture of mail by `dev`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use crate::domain::address::Address;
 use crate::engine::relay::Relay;
 
-/// Says where mail to an address is kept in the house, if it is.
-pub type InHouse = dyn Fn(&Address) -> Option<SocketAddr> + Send + Sync;
+/// Returns the capturing receiver for an address, if its mail is captured.
+pub type CaptureRoute = dyn Fn(&Address) -> Option<SocketAddr> + Send + Sync;
 
-/// The relays, and what goes past them.
+/// The relays, and the capture.
 #[derive(Clone)]
-pub struct Ways {
+pub struct EgressRoutes {
     /// At least one for each stream.
     pub relays: Vec<Relay>,
-    /// The port of receivers' servers.
+    /// Port of the receivers' servers.
     pub port: u16,
-    /// Mail that is not mailed.
-    pub in_house: Option<Arc<InHouse>>,
+    /// Captured mail.
+    pub capture: Option<Arc<CaptureRoute>>,
 }

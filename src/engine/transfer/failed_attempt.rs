@@ -1,4 +1,5 @@
-//! Ends of attempts that are not the word of a receiver's server: a fault of the relay, no server, or the DNS alone.
+//! Ends of attempts without an answer from the recipient's server: the relay failed, no server answered, or the DNS
+//! decided.
 
 use std::time::Duration;
 
@@ -11,20 +12,20 @@ use crate::smtp::outcome::{Ending, Outcome, Phase};
 use crate::smtp::verdict::{Deferral, Scope, Verdict};
 use crate::store::op::settle_transfer::TransferEnd;
 
-/// When a message is looked at again whose names could not be asked for, so many were on their way.
+/// Delay after which a message is checked again if too many look-ups were running.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Why the relay itself can't be used, where that is what the outcome says: its address, or at a smarthost the login
-/// and the security that go before every message.
+/// Returns the relay's own failure, if the outcome shows one: its address, or the smarthost's login and encryption,
+/// which come before every message.
 pub(super) fn relay_fault(site: &Site, outcome: &Outcome) -> Option<RelayFault> {
     let is_smarthost = matches!(site, Site::Smarthost(_));
     match (&outcome.ending, outcome.phase) {
-        // 421 is the server's state, not a refusal of ours.
+        // 421 describes the server's state. It does not refuse our login.
         (Ending::Answered(reply), Phase::Auth) if is_smarthost && reply.code != 421 => {
             let why = format!("the smarthost refused the login: {}", reply.text());
             Some(RelayFault { why, needs_operator: reply.code >= 500 })
         }
-        // Its words may name the recipient, and this goes to the log.
+        // The answer may contain the recipient's address, and this text goes to the log.
         (Ending::Answered(reply), _) if is_smarthost && matches!(reply.code, 530 | 534 | 535 | 538) => {
             let why = format!("the smarthost takes no mail without another login: {}", reply.code);
             Some(RelayFault { why, needs_operator: true })
@@ -43,17 +44,17 @@ pub(super) fn relay_fault(site: &Site, outcome: &Outcome) -> Option<RelayFault> 
     }
 }
 
-/// A fault of a relay: no message is charged for it.
+/// A failure of a relay: no message is charged for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RelayFault {
-    /// The fault in words; what follows the first colon is the smarthost's answer.
+    /// Description of the failure. Text after the first colon is the smarthost's answer.
     pub(super) why: String,
-    /// Whether it lasts until the operator corrects the configuration: the login, or the source address.
+    /// Whether it lasts until the operator corrects the configuration, such as the login or the source address.
     pub(super) needs_operator: bool,
 }
 
 impl RelayFault {
-    /// A fault that may pass.
+    /// Creates a failure that may pass.
     pub(super) const fn passing(why: String) -> Self {
         Self { why, needs_operator: false }
     }
@@ -71,12 +72,12 @@ pub(super) fn no_server() -> Deferral {
     Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false }
 }
 
-/// Returns the end for a look-up that could not be made now. It is made again soon, and is charged to nobody.
+/// Returns the end for a look-up that was not possible now. It is repeated soon and charged to no message.
 pub(super) fn unasked(now: Timestamp) -> TransferEnd {
     TransferEnd::Postponed { until: now + ASK_AGAIN }
 }
 
-/// Returns the end that the DNS alone decides (contract 6).
+/// Returns the end that the DNS decides (contract 6).
 pub(super) fn route_failed(failure: &RouteFailure, now: Timestamp) -> TransferEnd {
     match failure {
         RouteFailure::NoSuchDomain => TransferEnd::Bounced(finding::no_such_domain()),

@@ -1,4 +1,4 @@
-//! The keeper of a destination: a task for events that no worker waits for. It closes kept connections that grow old or
+//! The keeper of a destination: a task for events that no worker waits for. It closes kept connections that expire or
 //! that other destinations need, and starts the next message when the rate limit allows it.
 
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use super::pool::IDLE;
 use crate::machine::destination::{Destination, Input};
 use crate::machine::scheduler::DestinationId;
 
-/// State of the task: whether it runs, and the events that it waits for.
+/// State of the task: whether it runs, and the events that it awaits.
 #[derive(Default)]
 pub(super) struct Keeper {
     is_running: bool,
     awaits: Awaited,
 }
 
-/// Events that a keeper waits for.
+/// Events that a keeper awaits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Awaited {
     turn: Option<Instant>,
-    /// The end of the oldest kept connection.
+    /// The expiry of the oldest kept connection.
     connection: Option<Instant>,
-    /// Whether connections are kept that others may want.
+    /// Whether connections are kept that other destinations may need.
     is_idle: bool,
 }
 
@@ -34,7 +34,7 @@ impl Awaited {
         [self.turn, self.connection].into_iter().flatten().min()
     }
 
-    /// Whether a keeper that waits for `before` would come too late.
+    /// Whether a keeper that awaits `before` would be late.
     fn is_sooner_than(&self, before: &Self) -> bool {
         let is_sooner = self.until().is_some_and(|own| before.until().is_none_or(|before| own < before));
         is_sooner || self.is_idle && !before.is_idle
@@ -42,7 +42,7 @@ impl Awaited {
 }
 
 impl Destinations {
-    /// Starts a keeper for the next events of a destination, unless one already waits for them.
+    /// Starts a keeper for the next events of a destination, unless one already awaits them.
     pub(super) fn call_keeper(&mut self, id: DestinationId, shared: &Arc<Shared>) {
         let awaits = self.awaited(id, shared);
         let Some(driven) = self.driven.get_mut(&id) else { return };
@@ -56,7 +56,7 @@ impl Destinations {
         }
     }
 
-    /// The next events for the keeper. It ends where there are none.
+    /// Returns the next events for the keeper; it ends if there are none.
     fn next_awaited(&mut self, id: DestinationId, shared: &Shared) -> Option<Awaited> {
         let awaits = self.awaited(id, shared);
         let is_running = awaits != Awaited::default();
@@ -75,7 +75,7 @@ impl Destinations {
 }
 
 impl DestinationQueue {
-    /// Closes kept connections, because other destinations wait for one.
+    /// Closes kept connections, because other destinations wait for permits.
     fn give_up_idle(&self, shared: &Arc<Shared>) {
         let idle = shared.destinations().scheduler.get(self.id).map(Destination::idle_connections);
         self.handle(shared, Input::ConnectionsWanted);
@@ -92,7 +92,7 @@ async fn passed(until: Option<Instant>) {
     }
 }
 
-/// Runs until no event is left to wait for.
+/// Runs until there is no event to wait for.
 async fn keep(shared: Arc<Shared>, queue: Arc<DestinationQueue>) {
     loop {
         let next = shared.destinations().next_awaited(queue.id, &shared);

@@ -1,6 +1,6 @@
-//! The queue by site and relay: the waiting messages of the store, and the state of the destination queues. For an
-//! account only the account's rows are read. A destination queue adds until when its site is throttled, never an
-//! answer, which may name another account's recipient.
+//! The queue by site and relay: the store's waiting messages, and the state of the destination queues. For an account,
+//! only the account's rows are read. A destination queue adds the end of its site's throttling, but never an answer,
+//! which may contain another account's recipient.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,12 +24,12 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
-/// Timers that are read from one snapshot, so that a long queue pins no pages for long.
+/// Maximum number of timers read from one snapshot, so that a long queue pins no database pages for long.
 const PAGE: usize = 4_096;
-/// Such pages that are looked at for what waits at one site.
+/// Maximum number of such pages that are searched for the messages of one site.
 const PAGES_MAX: usize = 64;
 
-/// Site and relay, by their names.
+/// Names of site and relay.
 type Key = (String, String);
 
 impl QueueView for Transfers {
@@ -86,7 +86,7 @@ impl QueueView for Transfers {
             let (relay, site) = self.way_of(&row, id, &mut names);
             found.entry((site, relay)).or_default().add(id, &transfer, self.shared.leases.is_taken(id));
         }
-        let held = self.held_back(self.shared.now());
+        let held = self.throttled_sites(self.shared.now());
         let mut pauses: BTreeMap<String, _> =
             pauses(&snapshot, account)?.into_iter().map(|(name, since)| (name.to_string(), (name, since))).collect();
         let sites = found.into_iter().filter_map(|(key, part)| {
@@ -157,7 +157,7 @@ impl QueueView for Transfers {
     }
 }
 
-/// Counts of an account's messages that wait for one site.
+/// Counts of an account's messages for one site.
 #[derive(Default)]
 struct Part {
     waiting: u64,
@@ -180,7 +180,7 @@ impl Part {
 }
 
 impl Transfers {
-    /// The relay that a message would take, and its site as far as it is known.
+    /// Returns the relay that a message would take, and its site if it is known.
     fn way_of(
         &self,
         row: &MessageRow,
@@ -191,8 +191,8 @@ impl Transfers {
         let number = relays.order(row.stream, message).first().copied().unwrap_or(0);
         let relay = relays.relay(number);
         let domain = row.to.domain();
-        let in_house = self.shared.in_house.as_ref().and_then(|route| route(&row.to));
-        let site = match (in_house, &relay.way) {
+        let capture = self.shared.capture.as_ref().and_then(|route| route(&row.to));
+        let site = match (capture, &relay.way) {
             (Some(address), _) => address.to_string(),
             (None, RelayWay::Smarthost(smarthost)) => format!("{}:{}", smarthost.host, smarthost.port),
             (None, RelayWay::Mx) => {
@@ -203,8 +203,8 @@ impl Transfers {
         (relay.name.to_string(), site)
     }
 
-    /// The sites that are held back, and until when.
-    fn held_back(&self, now: Timestamp) -> HashMap<Key, Timestamp> {
+    /// Returns the throttled sites, each with the end of its throttling.
+    fn throttled_sites(&self, now: Timestamp) -> HashMap<Key, Timestamp> {
         let destinations = self.shared.destinations();
         let held = destinations.iter().filter_map(|(queue, destination)| {
             let relay = self.shared.relays.relay(queue.relay).name.to_string();
@@ -213,7 +213,7 @@ impl Transfers {
         held.collect()
     }
 
-    /// Adds the state of the destination queues. Messages on the wire have their timers too, so they were counted as
+    /// Adds the state of the destination queues. Messages in flight still have their timers, so they were counted as
     /// waiting.
     fn add_destinations(&self, found: &mut BTreeMap<Key, SiteQueue>, now: Timestamp) {
         for (queue, destination) in self.shared.destinations().iter() {

@@ -1,9 +1,9 @@
-//! From a due message to a settled attempt.
+//! Transfers: from a due message to a recorded outcome.
 //!
-//! A due message chooses its relay, finds its site, and waits in the destination queue of both, in memory as a timer
-//! alone. One machine decides about all destinations ([`destinations`]): a destination has a window of workers and its
-//! kept connections. While its site is throttled its messages are suspended, without an attempt and without a write,
-//! until an alarm has one message probe the site.
+//! A due message gets a relay and a site, and waits in the destination queue of both. Only its timer is in memory. One
+//! machine decides about all destinations ([`destinations`]). Each destination has a window of workers and its kept
+//! connections. While its site is throttled, its messages are suspended without an attempt or a write. Then an alarm
+//! starts one message as a probe.
 
 mod attempt;
 mod before_mail;
@@ -57,50 +57,50 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use crate::store::timer_cache::{Alarm, TimerCache};
 use destinations::{Decided, Destinations};
-use egress_routes::{InHouse, Ways};
+use egress_routes::{CaptureRoute, EgressRoutes};
 use overflow::Reader;
 use relays::{Number, Relays};
 use routes::{Route, Routes};
 use settle::Unsent;
 use site::Site;
 
-/// Time for which stopping waits for attempts in flight.
+/// Time for which a stop waits for attempts in flight.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Rules by which transfers are judged and paced.
+/// Rules for the classification and the rates of transfers.
 #[derive(Clone)]
 pub struct Tables {
     /// Meanings of answers.
     pub rules: Arc<Rules>,
-    /// Paces and limits of sites.
+    /// Rates and limits of sites.
     pub shaping: Arc<Shaping>,
 }
 
-/// State that the workers share.
+/// State shared by the workers.
 pub(super) struct Shared {
     engine: Arc<Engine>,
     transmit: Arc<dyn Transmit>,
     relays: Relays,
-    /// The port of receivers' servers.
+    /// Port of the receivers' servers.
     port: u16,
-    in_house: Option<Arc<InHouse>>,
+    capture: Option<Arc<CaptureRoute>>,
     rules: Arc<Rules>,
     shaping: Arc<Shaping>,
     tls: TlsPolicies,
     leases: Leases,
-    /// Connections to mail servers in all.
+    /// Maximum number of connections to mail servers.
     connections: FairSemaphore,
-    /// The part of them for sites that have yet to take a message, or failed since: any number of servers that say
-    /// nothing leave room to those that are known to answer.
+    /// The share of them for sites that have not accepted a message since their last failure. So any number of silent
+    /// servers leave permits for servers that are known to answer.
     unproven: FairSemaphore,
     /// The few of those for sites that were silent.
     silent: FairSemaphore,
-    /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
+    /// Memory for the bodies of messages in flight, in KiB, so that slow servers use a bounded amount.
     bodies: FairSemaphore,
     backlog: Backlog,
-    /// The machines that decide, all behind one lock.
+    /// The deciding machines, all behind one lock.
     destinations: Mutex<Destinations>,
-    /// The beginning of the machine's time.
+    /// Start of the machine's time.
     started: Instant,
     stop: watch::Sender<bool>,
     workers: Mutex<JoinSet<()>>,
@@ -111,36 +111,36 @@ impl Shared {
         self.engine.clock.now()
     }
 
-    /// The time by which deadlines are judged.
+    /// Returns the time by which deadlines are checked.
     pub(super) fn expiry(&self) -> Timestamp {
         self.engine.clock.time().expiry
     }
 
-    pub(super) fn near(&self) -> &TimerCache {
+    pub(super) fn timers(&self) -> &TimerCache {
         self.engine.store.timers()
     }
 
-    /// The time on both clocks.
+    /// Returns the time of both clocks.
     pub(super) fn moment(&self) -> Moment {
         Moment { wall: self.now(), machine: self.started.elapsed() }
     }
 
-    /// Resolves when nothing new is to begin.
+    /// Resolves when no new work may start.
     pub(super) async fn closing(&self) {
-        // An error says that nobody is left to stop us: the process is ending.
+        // An error means that the sender is gone: the process is ending.
         drop(self.stop.subscribe().wait_for(|stops| *stops).await);
     }
 
-    /// Whether nothing new may begin.
+    /// Whether no new work may start.
     fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Starts a task that is waited for when the service stops.
+    /// Starts a task that a stop waits for.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while workers.try_join_next().is_some() {}
-        // Boxed, for a worker may start another.
+        // Boxed, because a worker may start another one.
         let work: super::ports::BoxFuture<'static, ()> = Box::pin(work);
         workers.spawn(work);
     }
@@ -157,18 +157,18 @@ impl Transfers {
         engine: Arc<Engine>,
         transmit: Arc<dyn Transmit>,
         policy_hosts: Arc<dyn PolicyHosts>,
-        ways: Ways,
+        egress: EgressRoutes,
         tables: Tables,
         backlog: Backlog,
     ) -> Self {
         let routes = Arc::new(Routes::new(Arc::clone(&engine), Arc::clone(&tables.shaping)));
-        let tls = TlsPolicies::new(Arc::clone(&engine), policy_hosts, ways.port);
+        let tls = TlsPolicies::new(Arc::clone(&engine), policy_hosts, egress.port);
         let connections = u32::try_from(engine.settings.max_connections).unwrap_or(u32::MAX);
         let shared = Shared {
             transmit,
-            relays: Relays::new(ways.relays),
-            port: ways.port,
-            in_house: ways.in_house,
+            relays: Relays::new(egress.relays),
+            port: egress.port,
+            capture: egress.capture,
             rules: tables.rules,
             shaping: tables.shaping,
             tls,
@@ -184,36 +184,36 @@ impl Transfers {
             workers: Mutex::default(),
             engine,
         };
-        shared.near().suspend(paused::NUMBER);
+        shared.timers().suspend(paused::NUMBER);
         Self { shared: Arc::new(shared), routes }
     }
 
-    /// Finds the way of the message of `timer`.
+    /// Finds the route of the message of `timer`.
     pub(super) fn take(&self, timer: Timer, snapshot: &Snapshot) -> Result<(), StoreError> {
         let shared = &self.shared;
         let message = MessageId(timer.id);
         let Some(row) = snapshot.row::<MessageRow>(&schema::message(timer.account, message))? else {
-            tracing::error!(message_id = %message, "timer names a message that does not exist");
-            shared.near().forget(&timer);
+            tracing::error!(message_id = %message, "timer names a message that does not exist; ignoring it");
+            shared.timers().forget(&timer);
             return Ok(());
         };
         let time = shared.engine.clock.time();
         let (place, give_up_at) = (timer.place(), time.deadline(row.give_up_at));
         let queued = QueuedMessage { place, stream: row.stream, give_up_at };
-        // A finished message needs no connection: it ends now, throttled or not.
+        // A finished message needs no connection. It ends now, even if its site is throttled.
         if row.give_up_at <= time.expiry {
             shared.settle_unsent(queued, Unsent::Late);
             return Ok(());
         }
         let order = self.order(&queued, snapshot)?;
-        if let Some(address) = shared.in_house.as_ref().and_then(|route| route(&row.to)) {
-            shared.enter(order[0], Site::InHouse(address), queued);
+        if let Some(address) = shared.capture.as_ref().and_then(|route| route(&row.to)) {
+            shared.enter(order[0], Site::Captured(address), queued);
             return Ok(());
         }
         self.choose(&order, &row, queued)
     }
 
-    /// The relays that a message may take, the one of its last attempt first.
+    /// Returns the relays that a message may take, the one of its last attempt first.
     fn order(&self, queued: &QueuedMessage, snapshot: &Snapshot) -> Result<Vec<Number>, StoreError> {
         let relays = &self.shared.relays;
         if relays.is_lone() {
@@ -224,8 +224,8 @@ impl Transfers {
         Ok(relays.order_after(queued.stream, queued.place.id, last.as_deref()))
     }
 
-    /// Has a message enter the destination queue of the first relay that may take it. Where all are held back it waits
-    /// with the first of them; where all are used up, for the next day.
+    /// Adds a message to the destination queue of the first relay that may take it. If all relays are backed off, the
+    /// message waits for the first of them. If all have reached their daily cap, it waits for the next day.
     fn choose(&self, order: &[Number], row: &MessageRow, queued: QueuedMessage) -> Result<(), StoreError> {
         let (shared, now) = (&self.shared, self.shared.now());
         let mut fallback = None;
@@ -260,13 +260,13 @@ impl Transfers {
         }
         match fallback {
             Some((number, site)) => shared.enter(number, site, queued),
-            None => shared.put_off(queued, next_day(now)),
+            None => shared.postpone(queued, next_day(now)),
         }
         Ok(())
     }
 
-    /// An alarm has come: the destination that set it may probe its site or read spilled messages, or paused messages
-    /// have come to their end.
+    /// Handles an alarm. The destination that set it may probe its site or read spilled messages, or paused messages
+    /// may have expired.
     pub(super) fn ring(self: &Arc<Self>, alarm: Alarm) {
         let shared = &self.shared;
         if alarm.1 == paused::NUMBER {
@@ -282,11 +282,11 @@ impl Transfers {
         if let Some((queue, spill)) = refill {
             self.read(Reader::Queue(queue), spill);
         }
-        // Only now: until the probe has started, nothing may count as settled.
-        shared.near().silence(&alarm);
+        // After the probe has started, so that the cache does not count as settled before.
+        shared.timers().silence(&alarm);
     }
 
-    /// Lets nothing new begin; waiting messages stay in the store.
+    /// Starts no new work; waiting messages stay in the store.
     pub(super) fn close(&self) {
         let shared = &self.shared;
         shared.stop.send_replace(true);
@@ -294,7 +294,7 @@ impl Transfers {
         shared.carry_out(decided);
     }
 
-    /// Waits until what is on the wire has ended, within the grace.
+    /// Waits until the work in flight has ended, within the grace period.
     pub(super) async fn finish(&self) {
         let mut workers = std::mem::take(&mut *self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner));
         let all_done = async { while workers.join_next().await.is_some() {} };

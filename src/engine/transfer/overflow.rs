@@ -1,6 +1,6 @@
-//! Messages that memory has no room for. They stay in the store with their timers as they are, without a write. Of each
-//! destination queue only the place of the first one is remembered. The queue reads them again when it runs low, and
-//! when one of them is at its end. The longest queues shed first, those of throttled sites before all others.
+//! Spilled messages: those that do not fit into memory. They stay in the store with their timers, without a write. For
+//! each destination queue, only the position of the first one is in memory. The queue reads them again when it runs
+//! low, and when one of them may expire. The longest queues spill first, those of throttled sites before the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,27 +22,27 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::{Timer, TimerKind};
 use crate::store::timer_cache::Hold;
 
-/// Timers that are read from one snapshot.
+/// Maximum number of timers read from one snapshot.
 const PAGE: usize = 512;
-/// The pause after the store could not be read.
+/// Pause after the store could not be read.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The reader of spilled messages.
 pub(super) enum Reader {
     /// A destination queue.
     Queue(Arc<DestinationQueue>),
-    /// Reads the messages of no destination queue.
+    /// Reader of the messages that have no destination queue.
     Unassigned,
 }
 
-/// Next step of a reader at one message.
+/// Decision of a reader about one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The message is taken into memory.
+    /// The message is loaded into memory.
     Take,
-    /// It stays in the store, and the next one is looked at.
+    /// It stays in the store, and the reader continues with the next one.
     PassOver,
-    /// It stays in the store, as all that follow.
+    /// It stays in the store, with all that follow.
     Stop,
 }
 
@@ -55,10 +55,10 @@ impl Transfers {
         tokio::spawn(async move { caught(reading.run(looks_at_all)).await.ok() });
     }
 
-    /// Whether `reader` is the one to read this message again: it may belong there, or no other queue would read it.
+    /// Whether `reader` must read this message: it may belong there, or no other queue would read it.
     fn is_read_by(&self, reader: &Reader, timer: &Timer, row: &MessageRow) -> bool {
         let order = self.shared.relays.order(row.stream, MessageId(timer.id));
-        let ways: Vec<(Number, Option<Site>)> =
+        let options: Vec<(Number, Option<Site>)> =
             order.into_iter().map(|number| (number, self.site_for(number, row))).collect();
         let is_own = |(number, site): &(Number, Option<Site>)| {
             let Reader::Queue(queue) = reader else { return false };
@@ -70,7 +70,7 @@ impl Transfers {
             let other = site.and_then(|site| scheduler.get(scheduler.find(&(number, site))?));
             other.is_some_and(|other| other.covers(timer.place()))
         };
-        ways.iter().any(is_own) || !ways.into_iter().any(is_covered)
+        options.iter().any(is_own) || !options.into_iter().any(is_covered)
     }
 
     fn site_for(&self, number: Number, row: &MessageRow) -> Option<Site> {
@@ -81,7 +81,7 @@ impl Transfers {
     }
 }
 
-/// The reading of spilled messages. What was not read when it is dropped stays spilled.
+/// A pass over spilled messages. Messages that were not read when it is dropped stay spilled.
 struct Reading {
     transfers: Arc<Transfers>,
     reader: Reader,
@@ -122,18 +122,18 @@ impl Reading {
         }
     }
 
-    /// Reads until the queue is full; where some may be at their end, to the end of the table.
+    /// Reads until the queue is full. If some messages may expire, it reads to the end of the table.
     async fn run(mut self, looks_at_all: bool) {
         let shared = Arc::clone(&self.transfers.shared);
         let mut from = self.rest.map(|rest| Timer::at(rest.from));
-        // Of those that are passed over.
+        // The earliest expiry of the skipped messages.
         let mut passed = None;
         while let Some(first) = from.filter(|_| !shared.is_stopping()) {
             match self.page(&first, looks_at_all, &mut passed) {
                 Ok(next) => from = next,
                 Err(error) => {
                     tracing::error!(%error, "could not read queued messages; reading them again in a minute");
-                    shared.near().set_alarm((shared.now() + AGAIN, self.alarm()));
+                    shared.timers().set_alarm((shared.now() + AGAIN, self.alarm()));
                     return;
                 }
             }
@@ -142,7 +142,7 @@ impl Reading {
         self.rest = passed;
     }
 
-    /// Reads one page, and says where the next one begins.
+    /// Reads one page, and returns the start of the next one.
     fn page(&self, from: &Timer, looks_at_all: bool, passed: &mut Option<Spill>) -> Result<Option<Timer>, StoreError> {
         let shared = &self.transfers.shared;
         let time = shared.engine.clock.time();
@@ -151,7 +151,7 @@ impl Reading {
         let keys = snapshot.sound_keys(Table::Timers, &from.encode(), &end, Order::Ascending, PAGE)?;
         let timers: Vec<_> = keys.iter().filter_map(|key| Timer::decode(key)).collect();
         for timer in timers.iter().filter(|timer| timer.kind == TimerKind::Transfer) {
-            if shared.near().knows(timer) {
+            if shared.timers().knows(timer) {
                 continue;
             }
             let key = schema::message(timer.account, MessageId(timer.id));
@@ -169,7 +169,7 @@ impl Reading {
                 *passed = passed.map(|passed| passed.and(self.rest.map(|rest| Spill { from: timer.place(), ..rest })));
                 return Ok(None);
             }
-            if shared.near().claim(timer) {
+            if shared.timers().claim(timer) {
                 self.transfers.take(*timer, &snapshot)?;
             }
         }

@@ -1,6 +1,6 @@
-//! Messages whose account is suspended, or has paused its mail for their site. They are held in memory as timers,
-//! without a write and without an attempt, until the pause or their lifetime ends. The pause itself is a row, so due
-//! messages come here again after a restart.
+//! Paused messages: their account is suspended, or has paused its mail for their site. They are held in memory as
+//! timers, without a write or an attempt, until the pause or their lifetime ends. The pause itself is a row, so due
+//! messages are paused again after a restart.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::read::Read;
 use crate::store::timer::Timer;
 use crate::store::timer_cache::QueueNumber;
 
-/// The number of their queue and its alarms; destinations count from one.
+/// Number of their queue and its alarms; destination numbers start at one.
 pub(super) const NUMBER: QueueNumber = 0;
 
 /// Whether the account's mail for this site, or for this recipient's domain, is paused.
@@ -26,17 +26,17 @@ pub(super) fn is_paused(read: &impl Read, account: AccountId, site: &str, to: &A
 }
 
 impl Shared {
-    /// Holds a message that was found to be paused; `site` is none where it has no way to one.
+    /// Holds a paused message. `site` is `None` if the message has no route.
     pub(super) fn hold_paused(self: &Arc<Self>, queued: QueuedMessage, site: Option<&Site>) {
         if !self.add_paused(queued) {
             self.leave_unassigned(&queued);
-            // A pause that has ended meanwhile has called for the messages that were left before.
+            // If the pause ended meanwhile, its end read only the messages that were spilled before.
             if !matches!(self.look(&queued, site), Ok(Ready::Paused)) {
                 self.read_unassigned_soon();
             }
             return;
         }
-        // The pause may have ended between the look and now, and with it the call that wakes paused messages.
+        // The pause may have ended since the check, after paused messages were resumed.
         if !matches!(self.look(&queued, site), Ok(Ready::Paused)) {
             self.wake_paused(queued.place.account);
         }
@@ -46,31 +46,31 @@ impl Shared {
         let paused = &mut self.destinations().paused;
         let is_added = paused.add(queued);
         if is_added {
-            // Before it counts as settled, so that time which is moved stops at its end.
+            // Set before the timer counts as settled, so that virtual time stops at the expiry.
             self.set_paused_alarm(paused);
-            self.near().enqueue(&Timer::of_message(&queued), NUMBER);
+            self.timers().enqueue(&Timer::of_message(&queued), NUMBER);
         }
         is_added
     }
 
     fn set_paused_alarm(&self, paused: &PausedMessages) {
-        paused.first_end().into_iter().for_each(|end| self.near().set_alarm((end, NUMBER)));
+        paused.first_end().into_iter().for_each(|end| self.timers().set_alarm((end, NUMBER)));
     }
 
-    /// Has all paused messages of an account look for their way again.
+    /// Sends all paused messages of an account back to routing.
     pub(super) fn wake_paused(&self, account: AccountId) {
         let woken = self.destinations().paused.take_of(account);
-        self.near().give_back_all(woken.iter().map(Timer::of_message));
+        self.timers().give_back_all(woken.iter().map(Timer::of_message));
         self.read_unassigned_soon();
     }
 
-    /// An alarm has come: paused messages that are past their time end.
+    /// Ends the paused messages that have expired. An alarm calls this.
     pub(super) fn end_paused(self: &Arc<Self>) {
         let mut destinations = self.destinations();
         let ended = destinations.paused.take_ended(self.now());
         self.set_paused_alarm(&destinations.paused);
         drop(destinations);
-        self.near().dequeue(ended.iter().map(Timer::of_message));
+        self.timers().dequeue(ended.iter().map(Timer::of_message));
         ended.into_iter().for_each(|queued| self.settle_unsent(queued, Unsent::Late));
     }
 }

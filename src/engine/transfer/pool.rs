@@ -1,4 +1,4 @@
-//! The connections of a destination that are kept for its next messages.
+//! Kept connections of a destination, for its next messages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub(super) const IDLE: Duration = Duration::from_secs(5);
 pub(super) struct Kept {
     pub(super) target: Target,
     pub(super) session: Box<dyn Session>,
-    /// Policy that the connection was last found to satisfy.
+    /// The policy that the connection met at the last check.
     pub(super) agreed: Agreement,
-    /// Its part of all connections.
+    /// Its permit.
     pub(super) place: FairPermit,
-    /// Messages that were begun on it.
+    /// Number of messages started on it.
     pub(super) messages: u32,
     pub(super) opened: Instant,
     pub(super) idle_since: Instant,
@@ -36,7 +36,7 @@ impl Kept {
             && self.session.is_reusable()
     }
 
-    /// Takes leave, which nobody waits for.
+    /// Sends QUIT, without waiting for the answer.
     pub(super) fn leave(self) {
         tokio::spawn(async move {
             self.session.quit().await;
@@ -45,22 +45,22 @@ impl Kept {
     }
 }
 
-/// The kept connections of a destination, the one kept longest first.
+/// The kept connections of a destination, oldest first.
 #[derive(Default)]
 pub(super) struct Pool(VecDeque<Kept>);
 
 impl Pool {
-    /// Takes out the connections that are past their time.
+    /// Removes the expired connections.
     pub(super) fn take_old(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
         let (good, old): (VecDeque<_>, VecDeque<_>) = self.0.drain(..).partition(|one| one.is_good(limits, now));
         self.0 = good;
         old.into()
     }
 
-    /// Takes out a connection to one of `targets`.
+    /// Removes a connection to one of `targets`, if there is one.
     pub(super) fn take<'a>(&mut self, targets: impl IntoIterator<Item = &'a Target>) -> Option<Kept> {
         let targets: Vec<_> = targets.into_iter().collect();
-        // The last one used is the least likely to have been closed.
+        // The most recently used connection is the least likely to have been closed.
         let at = self.0.iter().rposition(|one| targets.iter().any(|target| target.is_same_server(&one.target)))?;
         self.0.remove(at)
     }
@@ -70,12 +70,12 @@ impl Pool {
         self.0.push_back(kept);
     }
 
-    /// Takes out the connection that was kept longest.
+    /// Removes the oldest connection.
     pub(super) fn oldest(&mut self) -> Option<Kept> {
         self.0.pop_front()
     }
 
-    /// When the connection that was kept longest was used last.
+    /// Returns the time of the oldest connection's last use.
     pub(super) fn oldest_since(&self) -> Option<Instant> {
         self.0.iter().map(|kept| kept.idle_since).min()
     }

@@ -1,5 +1,5 @@
-//! The relays at work: which one a message takes, backoff after faults of their own, and how much those that warm up
-//! have handed over today.
+//! The relays: the choice of a message's relay, the backoff after failures of a relay, and today's counts of relays
+//! that warm up.
 
 use super::Shared;
 use crate::base::id::MessageId;
@@ -13,18 +13,18 @@ use crate::store::read::Read;
 use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema;
 
-/// A relay's place in the configuration.
+/// Position of a relay in the configuration.
 pub(super) type Number = RelayNumber;
 
 /// The configured relays. Their state is the machine's.
 pub(super) struct Relays(Vec<Relay>);
 
-/// A share of a daily cap, for one message that is about to go.
+/// A reserved part of a daily cap, for one message that is about to be sent.
 pub(super) struct Share<'a> {
     shared: &'a Shared,
     relay: Number,
     site: String,
-    /// Its day, where the relay warms up.
+    /// The day of the cap, if the relay warms up.
     day: Option<u32>,
 }
 
@@ -41,9 +41,8 @@ impl Relays {
         &self.0[number]
     }
 
-    /// The relays that a message may take, in its own order, which stays the same at every attempt: a receiver that
-    /// turned away a stranger (greylisting) knows the address that comes again. Those that carry its stream alone come
-    /// before those that it shares.
+    /// Returns the relays that a message may take. The order is the same at every attempt, because a receiver that
+    /// greylists expects the same address again. Relays for its stream alone come before shared ones.
     pub(super) fn order(&self, stream: Stream, message: MessageId) -> Vec<Number> {
         let carrying = self.0.iter().enumerate().filter(|(_, relay)| relay.streams.contains(&stream));
         let (mut own, mut shared): (Vec<_>, Vec<_>) =
@@ -56,7 +55,7 @@ impl Relays {
         own
     }
 
-    /// The relays in the order of [`Self::order`], but with the relay `last` first.
+    /// Returns the relays in the order of [`Self::order`], but the relay `last` first.
     pub(super) fn order_after(&self, stream: Stream, message: MessageId, last: Option<&str>) -> Vec<Number> {
         let mut order = self.order(stream, message);
         let last = last.and_then(|name| self.named(name));
@@ -66,26 +65,26 @@ impl Relays {
         order
     }
 
-    /// Whether there is no other relay to choose.
+    /// Whether there is only one relay.
     pub(super) const fn is_lone(&self) -> bool {
         self.0.len() == 1
     }
 
-    /// The relay of this name.
+    /// Returns the relay with this name.
     fn named(&self, name: &str) -> Option<Number> {
         self.0.iter().position(|relay| &*relay.name == name)
     }
 }
 
 impl Shared {
-    /// Returns the end of a relay's backoff, if it is still to come.
+    /// Returns the end of a relay's backoff, if it is in the future.
     pub(super) fn held_until(&self, relay: Number, now: Timestamp) -> Option<Timestamp> {
         self.destinations().relays.held_until(relay, now)
     }
 
-    /// Backs off from a relay for a fault of its own, and returns until when.
+    /// Backs a relay off after a failure of its own, and returns the end of the backoff.
     pub(super) fn relay_failed(&self, relay: Number, why: &str) -> Timestamp {
-        // The part after the colon is the smarthost's answer, which is for the log alone.
+        // Text after the colon is the smarthost's answer, which is only for the log.
         let kind = why.split(": ").next().unwrap_or_default();
         let RelayBackoff { until, is_new } = self.destinations().relays.failed(relay, self.now(), kind);
         if is_new {
@@ -95,7 +94,7 @@ impl Shared {
         until
     }
 
-    /// A relay works.
+    /// Ends the backoff of a relay that works.
     pub(super) fn relay_works(&self, relay: Number) {
         let has_recovered = self.destinations().relays.works(relay);
         if has_recovered {
@@ -103,13 +102,13 @@ impl Shared {
         }
     }
 
-    /// Whether a relay may hand nothing more over to `site` today.
+    /// Whether a relay has reached its cap for `site` today.
     pub(super) fn is_used_up(&self, relay: Number, site: &str) -> Result<bool, StoreError> {
         let is_used_up = self.with_count(relay, site, |relays, day, cap| relays.is_used_up(relay, site, day, cap))?;
         Ok(is_used_up.is_some_and(|(is_used_up, _)| is_used_up))
     }
 
-    /// A share of the relay's daily cap for `site`; nothing where it is used up.
+    /// Reserves a part of the relay's daily cap for `site`; `None` if the cap is reached.
     pub(super) fn share(&self, relay: Number, site: &str) -> Result<Option<Share<'_>>, StoreError> {
         let taken = self.with_count(relay, site, |relays, day, cap| relays.take_share(relay, site, day, cap))?;
         let share = |day| Share { shared: self, relay, site: site.to_owned(), day };
@@ -120,8 +119,8 @@ impl Shared {
         })
     }
 
-    /// Decides by today's count of a relay that warms up, and returns the day. Where memory does not have the count it
-    /// is read from the store, without the lock. Returns `None` if the relay does not warm up.
+    /// Checks today's count of a relay that warms up, and returns the day. A count that is not in memory is read from
+    /// the store, without the lock. Returns `None` if the relay does not warm up.
     fn with_count(
         &self,
         relay: Number,
@@ -145,7 +144,7 @@ impl Shared {
 }
 
 impl Share<'_> {
-    /// The message was taken: returns what is to be recorded of it, where the relay warms up.
+    /// Records that the message was accepted. Returns the count to store, if the relay warms up.
     pub(super) fn used(mut self) -> Option<CountHandedOver> {
         let day = self.day.take()?;
         let Self { shared, relay, .. } = self;
@@ -163,19 +162,20 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Purpose of a draw. Draws for different purposes are independent of each other.
+/// Purpose of a draw. Draws for different purposes are independent.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Deal {
-    /// A relay among its stream's.
+    /// A relay for a stream.
     Relay = 1,
-    /// An address among its relay's.
+    /// An address of a relay.
     Source = 2,
 }
 
-/// The place of a message among `count`, always the same one.
+/// Returns a message's position among `count`. It is always the same.
 pub(super) fn place_of(message: MessageId, count: usize, deal: Deal) -> usize {
-    // Identifiers of one millisecond are neighbours, so what differs is mixed into every bit (MurmurHash3's last step).
-    // It is written out for no version of Rust to change: a message keeps its place across an upgrade.
+    // Identifiers of the same millisecond are close, so their differences are mixed into every bit (the last step of
+    // MurmurHash3). The function is written out, so that no version of Rust can change it: a message keeps its position
+    // across upgrades.
     const MIX: u64 = 0xff51_afd7_ed55_8ccd;
     let bytes = message.0.0.into_iter().chain([deal as u8]);
     let sum = bytes.fold(0_u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));

@@ -1,10 +1,10 @@
-//! Which site a domain belongs to: looked up before a message joins a destination queue, once however many wait for it.
+//! Routes of domains: the site of a domain is looked up before a message joins a destination queue, once for all
+//! waiting messages.
 //!
-//! What waits for a name waits as a timer and an entry here, never as a task, and so many at most. Names that
-//! transactional mail waits for are asked for first, and marketing never takes all places. Accounts share the places
-//! for look-ups as they share connections. A look-up that is slow makes way for others, so that one name server that
-//! does not answer holds up nobody else's mail. A site that was seen a while ago is looked up again behind the mail,
-//! which goes on.
+//! A message that waits for a look-up is a timer and an entry here, never a task. The number of entries is limited.
+//! Domains with transactional mail are looked up first, and marketing mail never uses all places. Accounts share the
+//! look-ups as they share connections. A slow look-up gives its permit to others, so a silent name server delays no
+//! other mail. An outdated site is looked up again while its mail continues.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,37 +22,37 @@ use crate::machine::budget::{Budget, Claim, ClaimId};
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::Timer;
 
-/// Look-ups that are served as they come.
+/// Maximum number of concurrent look-ups.
 const PROMPT_MAX: u32 = 128;
-/// After so long a look-up is slow, and its place goes to the next.
+/// Time after which a look-up counts as slow and gives its permit to the next one.
 const PROMPT: Duration = Duration::from_secs(2);
-/// Slow look-ups on their way. Beyond that a slow one is given up, and whoever waits for it asks again later.
+/// Maximum number of slow look-ups. Beyond that, a slow one is abandoned and repeated later.
 const SLOW_MAX: u32 = 1024;
-/// Messages that wait for names, as timers in memory. Accounts share them as they share connections. Others stay in the
-/// store alone. Tests get there sooner.
+/// Maximum number of messages that wait for look-ups, as timers in memory. Accounts share these places as they share
+/// connections. Other messages stay only in the store. Tests use a smaller limit.
 pub(super) const WAITING_MAX: u32 = if cfg!(test) { 2_048 } else { 65_536 };
-/// Time for which a domain's site is cached. The servers themselves are looked up at every connection, by their TTL.
+/// Time for which a domain's site is cached. The servers themselves are looked up for every connection, by their TTL.
 const SITE_LIFETIME: Duration = Duration::from_secs(60);
-/// For how much longer it serves while it is looked up again.
+/// Further time for which an outdated site is used while it is looked up again.
 const STALE_LIFETIME: Duration = Duration::from_secs(600);
-/// Time for which a failure is cached: long enough to report it to all that waited.
+/// Time for which a failure is cached: long enough to report it to all waiting messages.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
-/// Memory for domains' sites: 6 MiB of the 32 MiB that all caches of names share. Beyond that, the domains that were
-/// used least recently are forgotten.
+/// Memory for domains' sites: 6 MiB of the 32 MiB that all caches of names share. Beyond that, the least recently used
+/// domains are removed.
 const BYTES_MAX: usize = 6 * 1024 * 1024;
-/// Memory of a domain beside its name and its site's.
+/// Memory of an entry, without its domain's name and its site's.
 const ENTRY_BYTES: usize = 256;
 
 /// Route of a domain's mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
-    /// It goes to this site.
+    /// The mail goes to this site.
     To(Site),
-    /// It goes nowhere.
+    /// The mail can't be sent anywhere.
     Failed(RouteFailure),
-    /// It is being looked up; whoever asked is given back when it is known.
+    /// The look-up runs. The timer is given back when it ends.
     Asked,
-    /// So many wait for names that nobody else can.
+    /// Too many messages wait for look-ups.
     Full,
 }
 
@@ -62,7 +62,7 @@ enum Entry {
 }
 
 impl Entry {
-    /// The memory of its site's name.
+    /// Returns the memory of the site's name.
     fn bytes(&self) -> usize {
         let site = match self {
             Self::Known(known) => known.found.as_ref().ok(),
@@ -72,25 +72,25 @@ impl Entry {
     }
 }
 
-/// A domain as it was last seen.
+/// Last known state of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seen {
     /// Its mail goes to this site.
     At(Site),
-    /// It is being looked up, for so long already.
+    /// It has been looked up for this long.
     Asked(Duration),
-    /// Nothing is known of it.
+    /// Nothing is known about it.
     Nothing,
 }
 
-/// A domain that is being looked up, or waits for it.
+/// A domain whose look-up runs or waits.
 struct Asked {
-    /// When it began to wait.
+    /// Time at which it began to wait.
     since: Duration,
-    /// Its claim to a look-up. None once that has begun.
+    /// Its claim to a look-up; `None` once the look-up has begun.
     claim: Option<(ClaimId, Claim)>,
     waiting: Vec<(Timer, Stream)>,
-    /// The site that serves meanwhile.
+    /// The outdated site that is used meanwhile.
     stale: Option<Known>,
 }
 
@@ -110,7 +110,7 @@ impl Known {
         now < self.until
     }
 
-    /// Whether it still serves while it is looked up again.
+    /// Whether it is still used while it is looked up again.
     fn may_serve(&self, now: Duration) -> bool {
         self.found.is_ok() && now < self.until + STALE_LIFETIME
     }
@@ -125,13 +125,13 @@ pub(super) struct Routes {
 
 struct State {
     entries: HashMap<DomainName, Entry>,
-    /// At how many bytes domains are forgotten.
+    /// Number of bytes at which domains are removed.
     prune_at: usize,
-    /// The memory of all that was added since domains were last forgotten, and of what was left then.
+    /// Memory of all entries added since domains were last removed, and of those that remained then.
     bytes: usize,
     /// Domains whose look-up has not begun.
     queued: HashMap<ClaimId, DomainName>,
-    /// Messages that wait.
+    /// Waiting messages.
     waiting: Budget,
     prompt: Budget,
     slow: Budget,
@@ -151,7 +151,7 @@ impl State {
         (id, claim)
     }
 
-    /// Has another message wait for `domain`, which nobody knows: the first of a stream brings it into its queue.
+    /// Lets another message wait for `domain`, which is unknown. The first message of a stream queues the domain.
     fn wait(&mut self, domain: &DomainName, timer: Timer, stream: Stream, since: Duration) -> Route {
         let claim = claim(timer.account, stream);
         if !self.waiting.take_now(claim) {
@@ -181,7 +181,7 @@ impl State {
         Route::Asked
     }
 
-    /// Returns the cached route that serves at `now`; an outdated one is queued for another look-up.
+    /// Returns the cached route that is valid at `now`. An outdated one is queued for another look-up.
     fn known(&mut self, domain: &DomainName, claim: Claim, now: Duration) -> Option<Route> {
         let route = match self.entries.get_mut(domain)? {
             Entry::Known(known) if known.is_fresh(now) => {
@@ -201,7 +201,7 @@ impl State {
         Some(route)
     }
 
-    /// Forgets the domains that were used least recently, down to half of the memory, once it is full.
+    /// If the cache is full, removes the least recently used domains, down to half of the memory.
     fn prune(&mut self) {
         if self.bytes < self.prune_at.max(BYTES_MAX) {
             return;
@@ -224,11 +224,11 @@ impl State {
             self.entries.remove(&domain);
             self.bytes -= bytes;
         }
-        // Domains that are being looked up stay, so there may be more left than that.
+        // Domains whose look-up runs stay, so more may remain.
         self.prune_at = self.bytes * 2;
     }
 
-    /// The next domain to look up, and the claim that was granted for it.
+    /// Returns the next domain to look up, and its granted claim.
     fn next(&mut self) -> Option<(DomainName, Claim)> {
         let (id, claim) = self.prompt.grant()?;
         let domain = self.queued.remove(&id)?;
@@ -253,7 +253,7 @@ impl Routes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The route of `domain` for the message of `timer`, which fires again where the answer is [`Route::Asked`].
+    /// Returns the route of `domain` for the message of `timer`. The timer fires again after [`Route::Asked`].
     pub(super) fn get(self: &Arc<Self>, domain: &DomainName, timer: Timer, stream: Stream) -> Route {
         let now = self.engine.clock.monotonic();
         let mut state = self.state();
@@ -265,17 +265,17 @@ impl Routes {
         route
     }
 
-    /// Whether another message may wait for a name.
+    /// Whether another message may wait for a look-up.
     pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
         self.state().waiting.would_fit(&claim(account, stream))
     }
 
-    /// Whether so many messages wait for names that hardly another can.
+    /// Whether almost no further message can wait for a look-up.
     pub(super) fn is_full(&self) -> bool {
         self.state().waiting.used() >= WAITING_MAX
     }
 
-    /// The site of `domain` as it was last seen, for the operator.
+    /// Returns the last known site of `domain`, for the operator.
     pub(super) fn last_seen(&self, domain: &DomainName) -> Option<Site> {
         match self.seen(domain) {
             Seen::At(site) => Some(site),
@@ -283,7 +283,7 @@ impl Routes {
         }
     }
 
-    /// The domain as it was last seen.
+    /// Returns the last known state of the domain.
     pub(super) fn seen(&self, domain: &DomainName) -> Seen {
         let now = self.engine.clock.monotonic();
         let state = self.state();
@@ -297,12 +297,12 @@ impl Routes {
         }
     }
 
-    /// Begins look-ups while there are places for them.
+    /// Begins look-ups while permits are free.
     fn start(self: &Arc<Self>) {
         loop {
             let next = self.state().next();
             let Some((domain, claim)) = next else { return };
-            // Boxed, for a look-up may start another.
+            // Boxed, because a look-up may start another one.
             let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, claim));
             tokio::spawn(look_up);
         }
@@ -327,17 +327,17 @@ impl Routes {
             }
             Err(_slow) => Err(RouteFailure::Unasked),
         };
-        self.tell(&domain, found);
+        self.store_route(&domain, found);
     }
 
-    /// A look-up that crashes is one that failed: whoever waits for it is told.
+    /// Looks a domain up. A crash counts as a failed look-up, so that its waiters are served.
     async fn looked_up(&self, domain: &DomainName) -> Result<Site, RouteFailure> {
         let looked_up = caught(self.look_up(domain)).await;
         looked_up.unwrap_or_else(|crashed| Err(RouteFailure::Temporary(crashed.to_string())))
     }
 
-    /// Both the set of servers, for the site, and their addresses: so that no worker waits for them with a connection
-    /// in hand, and what can't be reached never joins a destination queue.
+    /// Looks up the servers, for the site, and also their addresses. So no worker waits for addresses while it holds a
+    /// connection, and an unreachable domain never joins a destination queue.
     async fn look_up(&self, domain: &DomainName) -> Result<Site, RouteFailure> {
         let resolver = &self.engine.resolver;
         let servers = resolver.mail_exchanges(domain).await?;
@@ -345,8 +345,8 @@ impl Routes {
         Ok(Site::of_servers(&servers, &self.shaping))
     }
 
-    /// Keeps what was found, and gives back who waited for it.
-    fn tell(&self, domain: &DomainName, found: Result<Site, RouteFailure>) {
+    /// Caches the result, and gives back the timers of messages that waited for it.
+    fn store_route(&self, domain: &DomainName, found: Result<Site, RouteFailure>) {
         let lifetime = if found.is_ok() { SITE_LIFETIME } else { FAILURE_LIFETIME };
         let until = self.engine.clock.monotonic() + lifetime;
         let is_unasked = found == Err(RouteFailure::Unasked);
@@ -359,15 +359,15 @@ impl Routes {
         let was_half_full = state.waiting.used() >= WAITING_MAX / 2;
         asked.waiting.iter().for_each(|(timer, stream)| state.waiting.release(&claim(timer.account, *stream)));
         let is_half_empty = was_half_full && state.waiting.used() < WAITING_MAX / 2;
-        // Nothing was learnt: what was known goes on to serve.
+        // The look-up gave no result: the earlier state stays in use.
         if let Some(stale) = asked.stale.filter(|_| is_unasked) {
             state.entries.insert(domain.clone(), Entry::Known(stale));
         }
         drop(state);
-        let near = self.engine.store.timers();
-        near.give_back_all(asked.waiting.into_iter().map(|(timer, _)| timer));
+        let timers = self.engine.store.timers();
+        timers.give_back_all(asked.waiting.into_iter().map(|(timer, _)| timer));
         if is_half_empty {
-            near.set_alarm((self.engine.clock.now(), unassigned::NUMBER));
+            timers.set_alarm((self.engine.clock.now(), unassigned::NUMBER));
         }
     }
 }

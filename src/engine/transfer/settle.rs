@@ -1,4 +1,4 @@
-//! Last checks before a message is sent, and the recording of its outcome, by operations alone.
+//! Last checks before a message is sent, and the recording of its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,28 +32,28 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
 use crate::store::timer::Timer;
 
-/// When a message is looked at again that could not be read.
+/// Delay after which a message that could not be read is checked again.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
-/// The pause before an outcome is recorded again; tests do not wait for it.
+/// Pause before an outcome is recorded again; tests do not wait for it.
 const RECORD_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 60_000 });
 
 /// State of a leased message's rows.
 pub(super) enum Ready {
-    /// It is to be sent.
+    /// The message must be sent.
     Send(Box<MessageRow>),
     /// It ends without an attempt.
     Settle(TransferEnd),
     /// Its account has paused its mail for the site, or is suspended.
     Paused,
-    /// The timer serves nothing any more.
+    /// The timer is stale.
     Stale,
 }
 
-/// A message in hand, whose outcome is yet to be recorded.
+/// A message in progress, whose outcome is not recorded yet.
 pub(super) struct Unsettled {
     pub(super) queued: QueuedMessage,
-    /// Its part of the work in memory, from MAIL on.
+    /// Its guard in the count of work in memory, from MAIL on.
     pub(super) held: Option<BacklogItem>,
     /// Its lease: reserved until MAIL, then exclusive.
     pub(super) lease: Option<Lease>,
@@ -62,8 +62,8 @@ pub(super) struct Unsettled {
 }
 
 impl Shared {
-    /// Reads the rows of a leased message: whether there is still something to send, and whether it may go to the site
-    /// that it waits for.
+    /// Reads the rows of a leased message: whether it must still be sent, and whether it may go to the site that it
+    /// waits for.
     pub(super) fn look(&self, queued: &QueuedMessage, site: Option<&Site>) -> Result<Ready, StoreError> {
         let engine = &self.engine;
         // Mail sent now could not be recorded, and would be sent again.
@@ -76,7 +76,7 @@ impl Shared {
         let Some(transfer) = transfer.filter(|transfer| transfer.due == Some(queued.place.due)) else {
             return Ok(Ready::Stale);
         };
-        // A report ended it while it was on the wire, and the process before the outcome.
+        // A report ended the message while it was in flight, and the process ended before it recorded the outcome.
         if !transfer.state.status().is_waiting() {
             return Ok(Ready::Settle(TransferEnd::Over));
         }
@@ -97,7 +97,7 @@ impl Shared {
         Ok(Ready::Send(Box::new(row)))
     }
 
-    /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
+    /// Settles a message that needs no connection: it has expired, or its domain can't be reached.
     pub(super) fn settle_unsent(self: &Arc<Self>, queued: QueuedMessage, why: Unsent) {
         let Some(lease) = self.leases.take(queued.place.id) else { return self.give_back_when_free(queued) };
         let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
@@ -113,22 +113,22 @@ impl Shared {
                 drop(unsettled);
                 self.hold_paused(queued, None);
             }
-            (Ok(Ready::Stale), _) => self.near().forget(&Timer::of_message(&queued)),
+            (Ok(Ready::Stale), _) => self.timers().forget(&Timer::of_message(&queued)),
             (Err(error), _) => unsettled.unreadable(self, error),
         }
     }
 
-    /// Gives the timer of a message back once the operation that has its lease is over: it is due, and would fire again
-    /// and again until then. An operation that ended the message has removed the timer.
+    /// Gives the message's timer back after the operation that has its lease. The timer is due and would otherwise fire
+    /// repeatedly until then. If the operation ended the message, it has removed the timer.
     pub(super) fn give_back_when_free(self: &Arc<Self>, queued: QueuedMessage) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
             shared.leases.is_free(queued.place.id).await;
-            shared.near().give_back(Timer::of_message(&queued));
+            shared.timers().give_back(Timer::of_message(&queued));
         });
     }
 
-    /// Returns the provider that runs this server, by which outcomes are counted.
+    /// Returns the provider that runs this server. Outcomes are counted by provider.
     fn provider_of(&self, host: &str) -> String {
         let name = host.trim_end_matches('.').to_ascii_lowercase();
         self.shaping.provider_of(&[name]).unwrap_or(outcomes::OTHER).to_owned()
@@ -140,24 +140,24 @@ impl Shared {
             return Leased::default();
         }
         self.engine.lease_waiting(queued.place.account, [to]).unwrap_or_else(|error| {
-            // They end all the same, each before its next attempt.
-            tracing::error!(%error, "could not look up other queued messages to a suppressed address");
+            // They still end, each before its next attempt.
+            tracing::error!(%error, "could not find other messages to a suppressed address; each ends later");
             Leased::default()
         })
     }
 
-    /// Has a message looked at again at `until`, without an attempt: a row says so.
-    pub(super) fn put_off(self: &Arc<Self>, queued: QueuedMessage, until: Timestamp) {
+    /// Postpones a message to `until`, without an attempt; the time is stored in a row.
+    pub(super) fn postpone(self: &Arc<Self>, queued: QueuedMessage, until: Timestamp) {
         let unsettled = Unsettled { queued, held: None, lease: None, transcript: None };
         unsettled.settle(self, TransferEnd::Postponed { until }, AttemptFacts::default());
     }
 }
 
-/// Why a message needs no wire.
+/// Reason why a message needs no connection.
 pub(super) enum Unsent {
-    /// Its time is over.
+    /// It has expired.
     Late,
-    /// Its domain has no mail server that this relay could ask.
+    /// Its domain has no mail server that this relay could use.
     NoRoute(Number, RouteFailure),
 }
 
@@ -173,7 +173,7 @@ impl Unsettled {
         self.post(shared, op, || {});
     }
 
-    /// The same, ending `others` too: what else waits for the address `to`, which this outcome suppresses.
+    /// The same, and also ends `others`: the messages to the address `to`, which this outcome suppresses.
     pub(super) fn settle_with(
         self,
         shared: &Shared,
@@ -203,13 +203,13 @@ impl Unsettled {
     ) -> SettleTransfer {
         let (account, message, due) = (self.queued.place.account, self.queued.place.id, self.queued.place.due);
         let provider = facts.mx_host.as_deref().map(|host| shared.provider_of(host));
-        let chance = entropy::bytes(&*shared.engine.entropy);
+        let random = entropy::bytes(&*shared.engine.entropy);
         let transcript = self.transcript.clone();
-        SettleTransfer { account, message, due, end, facts, provider, chance, transcript, others }
+        SettleTransfer { account, message, due, end, facts, provider, random, transcript, others }
     }
 
-    /// Posts the outcome. Where that fails it is posted again with nothing but its end, so that a message which
-    /// was taken is not sent again for a damaged row beside it.
+    /// Posts the outcome. If that fails, posts only the message's end, so that an accepted message is not sent again
+    /// because of a damaged row of another kind.
     fn post(mut self, shared: &Shared, op: SettleTransfer, then: impl FnOnce() + Send + 'static) {
         self.held.get_or_insert_with(|| shared.backlog.hold());
         let (facts, others) = (AttemptFacts::default(), Vec::new());
@@ -222,19 +222,19 @@ impl Unsettled {
             }
             Err(OpError::Refused(never)) => match never {},
             Err(OpError::Failed(error)) => {
-                tracing::error!(%error, "could not record the whole outcome");
+                tracing::error!(%error, "could not record the details of an outcome; recording only its result");
                 self.post_bare(store, runtime, bare);
             }
         });
     }
 
-    /// Posts a bare outcome, every minute until it is recorded. The message stays leased, so it is not sent meanwhile.
+    /// Posts a bare outcome every minute until it is recorded. The message stays leased, so it is not sent meanwhile.
     fn post_bare(self, store: Arc<Store>, runtime: Handle, op: SettleTransfer) {
         let (again, later) = (op.clone(), Arc::clone(&store));
         store.post(op, move |answer| match answer {
             Ok(_) => drop(self),
             Err(OpError::Refused(never)) => match never {},
-            // A store that has failed records nothing any more: the attempt is repeated after the restart.
+            // A failed store records nothing any more: the attempt is repeated after the restart.
             Err(OpError::Failed(error)) if later.health().failure().is_some() => {
                 tracing::error!(%error, "could not record an outcome; its attempt is repeated after the restart");
                 later.timers().forget(&Timer::of_message(&self.queued));
@@ -250,12 +250,12 @@ impl Unsettled {
         });
     }
 
-    /// Its time, or its content's, is over.
+    /// The message or its content has expired.
     pub(super) fn expired(self, shared: &Shared) {
         self.settle(shared, TransferEnd::GaveUp(finding::expired()), AttemptFacts::default());
     }
 
-    /// Its content can't be read from the disk: that is no attempt, and may pass.
+    /// The content can't be read from the disk. This is no attempt, and may pass.
     pub(super) fn content_unreadable(self, shared: &Shared, error: &StoreError) {
         tracing::error!(
             message_id = %self.queued.place.id, %error,
@@ -264,12 +264,12 @@ impl Unsettled {
         self.settle(shared, TransferEnd::Unreadable, AttemptFacts::default());
     }
 
-    /// A damaged row stays damaged; anything else may pass, and is no attempt.
+    /// A damaged row stays damaged. Any other error may pass, and is no attempt.
     pub(super) fn unreadable(mut self, shared: &Shared, error: StoreError) {
         let message = self.queued.place.id;
         match error {
             StoreError::Row { .. } | StoreError::Damaged { .. } | StoreError::Panicked => {
-                tracing::error!(message_id = %message, %error, "could not read a message");
+                tracing::error!(message_id = %message, %error, "could not read a message; deferring it");
                 self.settle(shared, TransferEnd::Crashed, AttemptFacts::default());
             }
             error => {

@@ -1,4 +1,4 @@
-//! A receiving site: the mail servers that take the mail of one domain or of many. Sites are what limits are for.
+//! A receiving site: the mail servers of one or more domains. Limits apply to sites.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -8,21 +8,21 @@ use crate::engine::relay::Smarthost;
 use crate::smtp::outcome::LoopCheck;
 use crate::smtp::shaping::Shaping;
 
-/// Where mail goes: one destination queue for each relay that goes there.
+/// Target of mail. Each relay that sends there has one destination queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Site {
-    /// The servers of a known provider, for all domains that have their mail there.
+    /// The servers of a known provider, for all domains that it hosts.
     Provider(Arc<str>),
     /// This set of mail servers, by their sorted names.
     Servers(Arc<str>),
     /// A smarthost, as host and port.
     Smarthost(Arc<str>),
-    /// This address, whatever the DNS says.
-    InHouse(SocketAddr),
+    /// This address, independent of the DNS.
+    Captured(SocketAddr),
 }
 
 impl Site {
-    /// The site of these mail servers, whose names are sorted.
+    /// Returns the site of these mail servers, whose names are sorted.
     pub(super) fn of_servers(servers: &[String], shaping: &Shaping) -> Self {
         match shaping.provider_of(servers) {
             Some(provider) => Self::Provider(provider.into()),
@@ -30,33 +30,33 @@ impl Site {
         }
     }
 
-    /// The site of a relay's smarthost.
+    /// Returns the site of a relay's smarthost.
     pub(super) fn of_smarthost(smarthost: &Smarthost) -> Self {
         Self::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
     }
 
-    /// Its name, for the operator.
+    /// Returns its name, for the operator.
     pub(super) fn name(&self) -> Cow<'_, str> {
         match self {
             Self::Provider(name) | Self::Servers(name) | Self::Smarthost(name) => Cow::Borrowed(name),
-            Self::InHouse(address) => Cow::Owned(address.to_string()),
+            Self::Captured(address) => Cow::Owned(address.to_string()),
         }
     }
 
-    /// The provider, where it is a known one.
+    /// Returns the provider, if it is a known one.
     pub(super) fn provider(&self) -> Option<&str> {
         match self {
             Self::Provider(name) => Some(name),
-            Self::Servers(_) | Self::Smarthost(_) | Self::InHouse(_) => None,
+            Self::Servers(_) | Self::Smarthost(_) | Self::Captured(_) => None,
         }
     }
 
-    /// Whether a server that calls itself by our own name is a loop: not where it is our own receiver, nor where the
-    /// operator named it as the way out.
+    /// Whether a server that identifies itself by our own name means a loop. It does not if the server is our own
+    /// receiver, or if the operator configured it as an egress route.
     pub(super) const fn loop_check(&self) -> LoopCheck {
         match self {
             Self::Provider(_) | Self::Servers(_) => LoopCheck::OwnNameIsLoop,
-            Self::Smarthost(_) | Self::InHouse(_) => LoopCheck::OwnNameIsExpected,
+            Self::Smarthost(_) | Self::Captured(_) => LoopCheck::OwnNameIsExpected,
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Messages of no destination queue that memory has no room for: they wait for names, or are paused. Like those that
-//! destination queues leave behind, they stay in the store with their timers as they are, without a write. Only the
-//! place of the first one is remembered. They are read again when there is room, when a pause ends, and when one of
-//! them is at its end.
+//! Unassigned messages: spilled messages without a destination queue, because they wait for look-ups or are paused.
+//! They stay in the store with their timers, without a write. Only the position of the first one is in memory. They are
+//! read again when there is memory, when a pause ends, and when one of them expires.
 
 use std::sync::Arc;
 
@@ -17,18 +16,18 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use crate::store::timer_cache::QueueNumber;
 
-/// The number of these alarms; destinations count from one.
+/// Number of these alarms; destination numbers start at one.
 pub(super) const NUMBER: QueueNumber = QueueNumber::MAX;
 
 impl Shared {
-    /// Leaves a message to the store.
+    /// Spills a message.
     pub(super) fn leave_unassigned(&self, queued: &QueuedMessage) {
         let reads_at = self.destinations().unassigned.add(Spill::of(queued));
         self.set_unassigned_alarm(reads_at);
-        self.near().forget(&Timer::of_message(queued));
+        self.timers().forget(&Timer::of_message(queued));
     }
 
-    /// Has the store read, where messages were left there.
+    /// Starts reading the store, if messages are spilled there.
     pub(super) fn read_unassigned_soon(&self) {
         let is_empty = self.destinations().unassigned.is_empty();
         self.set_unassigned_alarm((!is_empty).then(|| self.now()));
@@ -41,18 +40,18 @@ impl Shared {
     }
 
     fn set_unassigned_alarm(&self, at: Option<Timestamp>) {
-        at.into_iter().for_each(|at| self.near().set_alarm((at, NUMBER)));
+        at.into_iter().for_each(|at| self.timers().set_alarm((at, NUMBER)));
     }
 }
 
 impl Transfers {
-    /// Reads the messages again that are in the store alone.
+    /// Reads the spilled messages.
     pub(super) fn read_unassigned(self: &Arc<Self>) {
         let spill = self.shared.destinations().unassigned.begin_reading();
         spill.into_iter().for_each(|spill| self.read(Reader::Unassigned, spill));
     }
 
-    /// Decides about a message that was left: it is taken where memory may have room for it now.
+    /// Decides about a spilled message: it is loaded if there may be memory for it now.
     pub(super) fn step_unassigned(
         &self,
         timer: &Timer,

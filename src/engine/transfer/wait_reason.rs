@@ -1,4 +1,4 @@
-//! Why a message waits, as the destination queues, relays and look-ups know it.
+//! Reasons why a message waits, from the state of the destination queues, relays and look-ups.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ impl Transfers {
         destinations.scheduler.get_mut(queue.id).map_or(Obstacle::Nothing, |own| own.obstacle(moment))
     }
 
-    /// Why a message with the timer `due` waits.
+    /// Returns the reason why a message with the timer `due` waits.
     pub(super) fn reason_of(&self, record: &MessageRecord, due: Timestamp) -> Wait {
         let now = self.shared.now();
         if due > now { self.wait_for_later(record, due, now) } else { self.wait_of_due(record, due, now) }
     }
 
-    /// Why a message waits whose next attempt is due later.
+    /// Returns the reason why a message waits whose next attempt is due later.
     fn wait_for_later(&self, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
         let MessageRecord { row, transfer, .. } = record;
         let wait = |reason, detail| Wait { reason, since: transfer.status_at, until: Some(due), detail };
@@ -47,7 +47,7 @@ impl Transfers {
         if transfer.attempts == 0 {
             let obstacle = self.queue_of(record, now).map(|queue| (self.obstacle(&queue), queue));
             return match obstacle {
-                // Its time ends before the site is tried again.
+                // It expires before the site is tried again.
                 Some((Obstacle::Throttled { since, last_answer, .. }, queue)) => {
                     let detail = throttled(&queue.site.name(), last_answer.as_deref());
                     Wait { since, ..wait(WaitReason::Throttled, detail) }
@@ -60,7 +60,7 @@ impl Transfers {
         wait(WaitReason::Backoff, format!("{}{end}", failed(&transfer.last)))
     }
 
-    /// Why a message waits that is due.
+    /// Returns the reason why a due message waits.
     fn wait_of_due(&self, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
         let shared = &self.shared;
         let busy = |detail| Wait { reason: WaitReason::Busy, since: due, until: None, detail };
@@ -110,7 +110,7 @@ impl Transfers {
         }
     }
 
-    /// The fault of its relays, where none of them can be used.
+    /// Returns the failure of its relays, if none of them can be used.
     fn wait_for_relay(&self, record: &MessageRecord, now: Timestamp) -> Option<Wait> {
         let order = self.relays_of(record);
         if self.is_in_house(record) || order.iter().any(|&number| self.shared.held_until(number, now).is_none()) {
@@ -130,7 +130,7 @@ impl Transfers {
     }
 
     fn is_in_house(&self, record: &MessageRecord) -> bool {
-        self.shared.in_house.as_ref().is_some_and(|route| route(&record.row.to).is_some())
+        self.shared.capture.as_ref().is_some_and(|route| route(&record.row.to).is_some())
     }
 
     /// Whether no relay may send the message today.
@@ -142,7 +142,7 @@ impl Transfers {
         !self.is_in_house(record) && self.relays_of(record).iter().all(is_used_up)
     }
 
-    /// The relay that the message would take now.
+    /// Returns the relay that the message would take now.
     fn relay_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Number> {
         let order = self.relays_of(record);
         let is_free = |number: &&Number| self.shared.held_until(**number, now).is_none();
@@ -161,16 +161,17 @@ impl Transfers {
         }
     }
 
-    /// The destination queue of the message, as far as its site is known.
+    /// Returns the destination queue of the message, if its site is known.
     fn queue_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Arc<DestinationQueue>> {
         let number = self.relay_of(record, now)?;
-        let in_house = self.shared.in_house.as_ref().and_then(|route| route(&record.row.to)).map(Site::InHouse);
-        let site = in_house.or_else(|| self.site_by(number, record))?;
+        let capture = self.shared.capture.as_ref().and_then(|route| route(&record.row.to)).map(Site::Captured);
+        let site = capture.or_else(|| self.site_by(number, record))?;
         self.shared.destinations().find(number, site)
     }
 }
 
-/// Why a site is throttled. Of its last answer only the code is shown: the text may name another account's recipient.
+/// Returns the reason why a site is throttled. Only the code of its last answer is shown, because the text may contain
+/// another account's recipient.
 fn throttled(site: &str, last_answer: Option<&str>) -> String {
     match last_answer.and_then(code) {
         Some(code) => format!("{site} is throttled since it answered {code}."),
@@ -178,7 +179,7 @@ fn throttled(site: &str, last_answer: Option<&str>) -> String {
     }
 }
 
-/// The code that an answer begins with, and its enhanced code.
+/// Returns the code at the start of an answer, and its enhanced code.
 fn code(answer: &str) -> Option<&str> {
     let is_code = |word: &str| word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit());
     let is_enhanced = |word: &str| {

@@ -1,5 +1,5 @@
-//! A worker: it brings one started message to its outcome, then the next one that its destination starts. It goes on
-//! while the last one's outcome is being committed; that message's lease lasts until then.
+//! A worker: it processes one started message to its outcome, then the next one that its destination starts. It
+//! continues while the last outcome is being committed; that message's lease lasts until then.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
         }
         NotBegun::NoMemory | NotBegun::Unconfirmed | NotBegun::Rows(Ready::Send(_)) => {
             drop(unsettled);
-            shared.near().give_back(Timer::of_message(&queued));
+            shared.timers().give_back(Timer::of_message(&queued));
         }
         NotBegun::Gone => unsettled.expired(shared),
         NotBegun::Rows(Ready::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
@@ -66,7 +66,7 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
             drop(unsettled);
             shared.hold_paused(queued, Some(&queue.site));
         }
-        NotBegun::Rows(Ready::Stale) => shared.near().forget(&Timer::of_message(&queued)),
+        NotBegun::Rows(Ready::Stale) => shared.timers().forget(&Timer::of_message(&queued)),
         NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),
         NotBegun::Damaged(error) => unsettled.content_unreadable(shared, &error),
         NotBegun::LetsPass => {
@@ -81,7 +81,7 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
     let site = queue.site.name();
     let share = match shared.share(queue.relay, &site) {
         Ok(Some(share)) => share,
-        // The relay's daily cap is used up, so all other messages of this queue need another relay, too.
+        // The relay's daily cap is reached, so all other messages of this queue need another relay, too.
         Ok(None) => {
             drop(unsettled);
             return reroute(running, &queued);
@@ -90,12 +90,12 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
     };
     let tried = caught(attempt(running, revocation, &mut unsettled, &row)).await;
     let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
-        tracing::error!(message = %queued.place.id, %crashed, "delivery attempt panicked");
+        tracing::error!(message = %queued.place.id, %crashed, "delivery attempt panicked; deferring the message");
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
         Attempt { ended: Ended::With(TransferEnd::Crashed), facts, transcript, signal: Signal::Silent }
     });
     match ended {
-        // An operation took the lease before MAIL was written, so it decides about the message.
+        // An operation took the lease before MAIL was written. It decides about the message.
         Ended::With(_) if !unsettled.begin() => {
             running.end(signal_of(&queue.site, signal));
             not_begun(running, unsettled, NotBegun::Revoked);
@@ -104,7 +104,7 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
             if signal != Signal::Silent {
                 shared.relay_works(queue.relay);
                 let relay = shared.relays.relay(queue.relay);
-                let is_direct = matches!(relay.way, RelayWay::Mx) && !matches!(queue.site, Site::InHouse(_));
+                let is_direct = matches!(relay.way, RelayWay::Mx) && !matches!(queue.site, Site::Captured(_));
                 shared.engine.relay_works(&relay.name, is_direct);
             }
             shared.engine.alerts.attempted(&end, shared.now());
@@ -134,11 +134,11 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
     }
 }
 
-/// Meaning of an attempt for the site. Mail that stays in the house is sent message by message, whatever the one before
-/// met: `dev` simulates failures.
+/// Meaning of an attempt for the site. Captured mail is sent message by message, whatever happened to the one before,
+/// because `dev` simulates failures.
 const fn signal_of(site: &Site, signal: Signal) -> Signal {
     match (site, signal) {
-        (Site::InHouse(_), Signal::PushedBack | Signal::TurnedAway | Signal::TimedOut | Signal::Slowed) => {
+        (Site::Captured(_), Signal::PushedBack | Signal::TurnedAway | Signal::TimedOut | Signal::Slowed) => {
             Signal::Answered
         }
         (_, signal) => signal,
@@ -149,10 +149,10 @@ const fn signal_of(site: &Site, signal: Signal) -> Signal {
 fn reroute(running: &mut Running<'_>, queued: &QueuedMessage) {
     running.queue.handle(running.shared, Input::Clear);
     running.end(Signal::Silent);
-    running.shared.near().give_back(Timer::of_message(queued));
+    running.shared.timers().give_back(Timer::of_message(queued));
 }
 
-/// A started message until it has ended. The machine is notified even if the worker panics.
+/// A started message, until it has ended. The machine is notified even if the worker panics.
 pub(super) struct Running<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) queue: &'a Arc<DestinationQueue>,
@@ -166,7 +166,7 @@ impl<'a> Running<'a> {
         Self { shared, queue, slot, has_ended: false, next: None }
     }
 
-    /// The message has ended, with this meaning for the site.
+    /// Reports that the message has ended, with this meaning for the site.
     pub(super) fn end(&mut self, signal: Signal) {
         self.report(Input::Ended(self.slot, signal));
     }
@@ -182,7 +182,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The next message for this worker.
+    /// Returns the next message for this worker.
     pub(super) fn next(mut self) -> Option<Started> {
         self.end(Signal::Silent);
         self.next.take()

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::failure::Fault;
+use super::failure::CompatError;
 use super::mailbox::{Mailbox, split};
 use super::names::Names;
 use crate::base::time::Timestamp;
@@ -32,7 +32,7 @@ const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
 const WORD_BYTES_MAX: usize = 900;
 
 /// A message under construction.
-pub(super) struct Letter {
+pub(super) struct MessageDraft {
     /// The body of `POST /v1/messages`.
     ours: Map<String, Value>,
     headers: Map<String, Value>,
@@ -70,7 +70,7 @@ pub(super) fn present(mut object: Map<String, Value>) -> Map<String, Value> {
     object
 }
 
-impl Letter {
+impl MessageDraft {
     pub(super) fn new(names: Names) -> Self {
         Self {
             ours: Map::new(),
@@ -223,7 +223,7 @@ impl Letter {
         mut faults: Violations,
         now: Timestamp,
         limits: SubmissionLimits,
-    ) -> Result<Ready, Fault> {
+    ) -> Result<Ready, CompatError> {
         self.unsubscribe(&mut faults);
         if !self.headers.is_empty() {
             self.ours.insert("headers".to_owned(), self.headers.into());
@@ -241,8 +241,9 @@ impl Letter {
                     opening.extend(given.as_ref().filter(|_| is_new).map(|given| invalid_address(&name, given)));
                 }
                 let theirs = self.names.translated(&ours);
-                let told = faults.clone();
-                for (field, said) in theirs.by_field().iter().filter(|(field, _)| !told.by_field().contains_key(*field))
+                let earlier = faults.clone();
+                for (field, said) in
+                    theirs.by_field().iter().filter(|(field, _)| !earlier.by_field().contains_key(*field))
                 {
                     said.iter().for_each(|said| faults.add(field.as_str(), said.as_str()));
                 }
@@ -256,7 +257,7 @@ impl Letter {
             let submission = Submission { to_name, list_unsubscribe, ..lifted? };
             Some(Ready { submission, names, to_as_given: self.to_as_given.unwrap_or_default() })
         });
-        ready.map_err(|violations| Fault::from(violations).opened_by(opening))
+        ready.map_err(|violations| CompatError::from(violations).opened_by(opening))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::http::state::Api;
 
 /// A refusal or failure of one message, or of a whole request.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Fault {
+pub(super) struct CompatError {
     /// The error.
     pub(super) error: ApiError,
     words: Box<ErrorKeyword>,
@@ -30,19 +30,19 @@ struct ErrorKeyword {
     place: Option<String>,
 }
 
-impl From<ApiError> for Fault {
+impl From<ApiError> for CompatError {
     fn from(error: ApiError) -> Self {
         Self { error, words: Box::default() }
     }
 }
 
-impl From<Violations> for Fault {
+impl From<Violations> for CompatError {
     fn from(violations: Violations) -> Self {
         ApiError::from(violations).into()
     }
 }
 
-impl Fault {
+impl CompatError {
     /// Sets Postmark's error number.
     pub(super) fn numbered(mut self, number: u16) -> Self {
         self.words.number = Some(number);
@@ -68,27 +68,27 @@ impl Fault {
     }
 
     /// Returns the error in the client's form.
-    pub(super) fn told(&self, door: CompatService, request_id: &str) -> ClientError {
+    pub(super) fn client_error(&self, service: CompatService, request_id: &str) -> ClientError {
         let ErrorKeyword { opening, closing, number, place } = &*self.words;
-        let mut told = door.told(&self.error, request_id, place.as_deref());
-        told.number = number.unwrap_or(told.number);
-        if door != CompatService::Postmark {
-            return told;
+        let mut client_error = service.client_error(&self.error, request_id, place.as_deref());
+        client_error.number = number.unwrap_or(client_error.number);
+        if service != CompatService::Postmark {
+            return client_error;
         }
         // Each sentence has its own line, because client patterns end at line ends.
         if !opening.is_empty() {
-            told.message = format!("{}\n{}", opening.join("\n"), told.message);
+            client_error.message = format!("{}\n{}", opening.join("\n"), client_error.message);
         }
         if let Some(closing) = closing {
-            told.message = format!("{}\n{closing}", told.message);
+            client_error.message = format!("{}\n{closing}", client_error.message);
         }
-        told
+        client_error
     }
 
     /// Returns the answer to `call`.
-    pub(super) fn answer(&self, door: CompatService, api: &Api, call: &Call<Caller>) -> Answer {
-        let told = self.told(door, &call.request_id);
-        let answer = door.written(&self.error, &told).refused_as(self.error.code());
+    pub(super) fn answer(&self, service: CompatService, api: &Api, call: &Call<Caller>) -> Answer {
+        let client_error = self.client_error(service, &call.request_id);
+        let answer = service.written(&self.error, &client_error).refused_as(self.error.code());
         match &self.error {
             ApiError::QuotaExceeded(..) => messages::with_quota_of(api, &call.caller, answer),
             _ => answer,

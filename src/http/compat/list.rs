@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::client_message::Ready;
-use super::failure::Fault;
+use super::failure::CompatError;
 use super::names::Names;
 use super::send::{self, Parties};
 use super::service::CompatService;
@@ -31,7 +31,7 @@ const TOO_LONG: u16 = 410;
 
 /// Name and maximum length of a list.
 pub(super) struct Kind {
-    pub(super) door: CompatService,
+    pub(super) service: CompatService,
     /// Field under which errors of the whole list are reported.
     pub(super) field: &'static str,
     pub(super) most: usize,
@@ -54,7 +54,7 @@ pub(super) struct Sent {
 }
 
 /// Parses the list, counts it against the request rate, and answers it with `work`.
-pub(super) async fn answer<F: Future<Output = Result<Answer, Fault>> + Send>(
+pub(super) async fn answer<F: Future<Output = Result<Answer, CompatError>> + Send>(
     kind: &Kind,
     api: &Api,
     call: &Call<Caller>,
@@ -62,12 +62,12 @@ pub(super) async fn answer<F: Future<Output = Result<Answer, Fault>> + Send>(
 ) -> Result<Answer, ApiError> {
     let items = match read(kind, call) {
         Ok(items) => items,
-        Err(fault) => return Ok(fault.answer(kind.door, api, call)),
+        Err(fault) => return Ok(fault.answer(kind.service, api, call)),
     };
     let counted = api.admit_more(&call.caller, items.len().saturating_sub(1));
     let answer = match counted.and_then(|counted| counted.refused) {
-        Some(seconds) => Fault::from(ApiError::RateLimited(seconds)).answer(kind.door, api, call),
-        None => work(items).await.unwrap_or_else(|fault| fault.answer(kind.door, api, call)),
+        Some(seconds) => CompatError::from(ApiError::RateLimited(seconds)).answer(kind.service, api, call),
+        None => work(items).await.unwrap_or_else(|fault| fault.answer(kind.service, api, call)),
     };
     Ok(match counted {
         // The list has counted as more than one request.
@@ -76,11 +76,11 @@ pub(super) async fn answer<F: Future<Output = Result<Answer, Fault>> + Send>(
     })
 }
 
-fn read(kind: &Kind, call: &Call<Caller>) -> Result<Vec<Value>, Fault> {
+fn read(kind: &Kind, call: &Call<Caller>) -> Result<Vec<Value>, CompatError> {
     call.no_query()?;
     let items = json::parse_list(call.body())?;
     let most = kind.most;
-    let fault = || Fault::from(Violations::of(kind.field, format!("must be 1 to {most} messages")));
+    let fault = || CompatError::from(Violations::of(kind.field, format!("must be 1 to {most} messages")));
     match items.len() {
         0 => Err(fault()),
         count if count > most => Err(fault().numbered(TOO_LONG)),
@@ -98,14 +98,14 @@ pub(super) fn begin(
     call: &Call<Caller>,
     address: &str,
     items: Vec<Value>,
-) -> Result<Result<List, Accepted>, Fault> {
+) -> Result<Result<List, Accepted>, CompatError> {
     let mut faults = Violations::new();
     let (address, whole) = (address.to_owned(), Value::Array(items));
     let claim = send::claim(call, &address, &whole, &mut faults);
     faults.or(|| Some(()))?;
     let Value::Array(items) = whole else { return Err(ApiError::Internal.into()) };
     let account = call.caller.account;
-    let not_now = |error: SubmitError| Fault::from(messages::key_refused(error));
+    let not_now = |error: SubmitError| CompatError::from(messages::key_refused(error));
     let Some(bound) = claim else { return Ok(Ok(List { items, address, claim, in_use: None })) };
     // The key is claimed before the lookup, because the first request may be about to finish.
     let in_use = api.engine.use_key(account, bound.key_hash);
@@ -121,8 +121,8 @@ pub(super) async fn each(
     api: &Api,
     call: &Call<Caller>,
     list: &mut List,
-    read: impl Fn(Value) -> Result<Ready, Fault>,
-) -> Vec<Result<Sent, Fault>> {
+    read: impl Fn(Value) -> Result<Ready, CompatError>,
+) -> Vec<Result<Sent, CompatError>> {
     let items = std::mem::take(&mut list.items);
     let (mut read_items, mut submitted) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for (place, item) in items.into_iter().enumerate() {
@@ -134,7 +134,7 @@ pub(super) async fn each(
         }));
     }
     let mut outcomes = api.engine.submit_each(&call.caller, submitted).await.into_iter();
-    let outcome_of = |read_item: Result<(Parties, Names, String), Fault>| {
+    let outcome_of = |read_item: Result<(Parties, Names, String), CompatError>| {
         let (parties, names, to_as_given) = read_item?;
         let outcome = outcomes.next().unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)));
         let accepted = outcome.map_err(|error| parties.refused(api, &call.caller, error, &names))?;
@@ -155,9 +155,9 @@ pub(super) async fn finish(
     api: &Api,
     call: &Call<Caller>,
     list: &List,
-    sent: &[Result<Sent, Fault>],
+    sent: &[Result<Sent, CompatError>],
     body: Vec<u8>,
-) -> Result<Answer, Fault> {
+) -> Result<Answer, CompatError> {
     let account = call.caller.account;
     let is_over = sent.iter().any(Result::is_ok)
         && !sent.iter().any(|one| one.as_ref().is_err_and(|fault| is_passing(&fault.error)));

@@ -1,10 +1,11 @@
 //! Compatible APIs for clients of other services (adoption contract C): the paths, fields and errors of Resend and
 //! Postmark, on top of this API's own submission.
 //!
-//! Each compatible API is a codec. It reads the foreign body into a [`client_message::Letter`], which becomes the same
-//! [`crate::domain::submission::Submission`] as the body of `POST /v1/messages`, and writes the answer in the foreign
-//! form. Keys, scopes, limits, checks, records, events and webhooks are those of the API. The service renders its own
-//! errors through [`service::CompatService`], so every answer under a compatible prefix has the client's form.
+//! Each compatible API is a codec. It reads the foreign body into a [`client_message::MessageDraft`]. The draft
+//! becomes the same [`crate::domain::submission::Submission`] as the body of `POST /v1/messages`. The codec also
+//! writes the answer in the foreign form. Keys, scopes, limits, checks, records, events and webhooks are those of the
+//! API. The service renders its own errors through [`service::CompatService`], so every answer under a compatible
+//! prefix has the client's form.
 
 mod client_message;
 mod failure;
@@ -34,7 +35,7 @@ pub fn routes(root: bool) -> Vec<Route<Api>> {
     for row in ROWS {
         rows.push(row.route(row.path));
         if root {
-            rows.push(row.route(row.path.strip_prefix(row.door.prefix()).unwrap_or(row.path)));
+            rows.push(row.route(row.path.strip_prefix(row.service.prefix()).unwrap_or(row.path)));
         }
     }
     rows
@@ -49,7 +50,7 @@ enum Body {
 
 /// One path of a compatible API.
 struct Row {
-    door: CompatService,
+    service: CompatService,
     method: Method,
     path: &'static str,
     name: &'static str,
@@ -61,7 +62,7 @@ struct Row {
 impl Row {
     fn route(&self, path: &'static str) -> Route<Api> {
         let route = Route::scoped(self.method.clone(), path, self.name, self.scope, self.handler);
-        let route = route.of_door(self.door).with_size(BodySize::Message);
+        let route = route.of_service(self.service).with_size(BodySize::Message);
         match self.body {
             Body::Message => route.with_body(BodyRule::JSON),
             Body::Ignored => route.with_body(BodyRule::Ignored),
@@ -71,9 +72,9 @@ impl Row {
 
 /// A row of the table below.
 macro_rules! row {
-    ($door:ident $method:ident $path:literal, $name:literal, $scope:ident, $body:ident, $handler:path) => {
+    ($service:ident $method:ident $path:literal, $name:literal, $scope:ident, $body:ident, $handler:path) => {
         Row {
-            door: CompatService::$door,
+            service: CompatService::$service,
             method: Method::$method,
             path: $path,
             name: $name,

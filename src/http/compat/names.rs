@@ -6,14 +6,14 @@ use crate::domain::violation::Violations;
 /// Client names for the fields of one message.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
-    door: CompatService,
+    service: CompatService,
     /// Our fields that came from another field of the client, and that field.
     moved: Vec<(String, String)>,
 }
 
 impl Names {
-    pub(super) const fn of(door: CompatService) -> Self {
-        Self { door, moved: Vec::new() }
+    pub(super) const fn of(service: CompatService) -> Self {
+        Self { service, moved: Vec::new() }
     }
 
     /// Records that our field comes from the client's field `theirs`.
@@ -27,7 +27,7 @@ impl Names {
             let rest = ours.strip_prefix(from.as_str())?;
             (rest.is_empty() || rest.starts_with('.')).then(|| format!("{to}{rest}"))
         });
-        moved.unwrap_or_else(|| self.door.field(ours))
+        moved.unwrap_or_else(|| self.service.field(ours))
     }
 
     /// Returns the errors under the client's names.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client_message::Ready;
-use super::failure::Fault;
+use super::failure::CompatError;
 use super::names::Names;
 use super::service::CompatService;
 use crate::base::id::AccountId;
@@ -62,7 +62,7 @@ pub(super) async fn submit(
     caller: &Caller,
     ready: Ready,
     claim: Option<IdempotencyClaim>,
-) -> Result<Accepted, Fault> {
+) -> Result<Accepted, CompatError> {
     let Ready { submission, names, .. } = ready;
     let parties = Parties::of(&submission);
     api.engine.submit(caller, submission, claim).await.map_err(|error| parties.refused(api, caller, error, &names))
@@ -80,7 +80,7 @@ impl Parties {
     }
 
     /// Returns the error of one message in the client's form.
-    pub(super) fn refused(&self, api: &Api, caller: &Caller, error: SubmitError, names: &Names) -> Fault {
+    pub(super) fn refused(&self, api: &Api, caller: &Caller, error: SubmitError, names: &Names) -> CompatError {
         let is_suppressed = matches!(error, SubmitError::Refused(Refusal::RecipientSuppressed));
         let fault = refused(messages::not_accepted(api, caller, error, &self.from, &self.to), names);
         fault.closed_by(is_suppressed.then(|| inactive(self.to.as_given())))
@@ -88,7 +88,7 @@ impl Parties {
 }
 
 /// Returns the error with its fields under the client's names.
-pub(super) fn refused(error: ApiError, names: &Names) -> Fault {
+pub(super) fn refused(error: ApiError, names: &Names) -> CompatError {
     match error {
         ApiError::Invalid(ours) => names.translated(&ours).into(),
         error => error.into(),
@@ -122,10 +122,10 @@ pub(super) fn ok(body: Vec<u8>, quota: &QuotaView, is_replay: bool) -> Answer {
 
 /// Converts the result of a handler to an answer.
 pub(super) fn answered(
-    door: CompatService,
+    service: CompatService,
     api: &Api,
     call: &Call<Caller>,
-    outcome: Result<Answer, Fault>,
+    outcome: Result<Answer, CompatError>,
 ) -> Result<Answer, ApiError> {
-    Ok(outcome.unwrap_or_else(|fault| fault.answer(door, api, call)))
+    Ok(outcome.unwrap_or_else(|fault| fault.answer(service, api, call)))
 }

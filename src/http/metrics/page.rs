@@ -33,7 +33,7 @@ pub(super) fn page(
     of_requests(&mut text, requests);
     of_messages(&mut text, engine.store.meters());
     of_attempts(&mut text, &engine.meters);
-    of_what_came_back(&mut text, &engine.meters);
+    of_returned_mail(&mut text, &engine.meters);
     of_submission(&mut text, &engine.meters.submission);
     of_queue(&mut text, &engine.store, now)?;
     of_store(&mut text, &engine.store)?;
@@ -135,7 +135,7 @@ fn of_attempts(text: &mut Exposition, meters: &EngineMeters) {
     );
 }
 
-fn of_what_came_back(text: &mut Exposition, meters: &EngineMeters) {
+fn of_returned_mail(text: &mut Exposition, meters: &EngineMeters) {
     text.counters(
         "postrider_came_back_messages",
         "Messages received by the bounce listener, by kind; untied and unknown ones have no effect.",

@@ -74,13 +74,13 @@ fn routes_that_are_not_public_are_not_described() {
     let routes = api::routes();
     let hidden = routes.iter().filter(|route| !is_public(route));
     let paths = described()["paths"].as_object().unwrap().clone();
-    let told: Vec<_> = hidden
+    let names: Vec<_> = hidden
         .filter(|route| {
             paths.get(route.path).is_some_and(|path| path.get(route.method.as_str().to_lowercase()).is_some())
         })
         .map(|route| route.name)
         .collect();
-    assert_eq!(told, [""; 0]);
+    assert_eq!(names, [""; 0]);
     assert!(!String::from_utf8_lossy(&DOCUMENT).contains("/dev"));
 }
 

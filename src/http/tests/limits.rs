@@ -158,7 +158,7 @@ async fn at_the_limit_the_longest_idle_connections_are_closed() {
 }
 
 #[tokio::test]
-async fn unfinished_requests_of_strangers_keep_nobody_out() {
+async fn unfinished_unauthenticated_requests_block_no_other_client() {
     let limits = HttpLimits { connections: 4, ..HttpLimits::default() };
     let (_server, address) = listening(limits, ServiceLimits::default()).await;
     let form = "POST /form HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n{";

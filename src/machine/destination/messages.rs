@@ -9,61 +9,61 @@ use crate::domain::stream::Stream;
 /// The time on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The time of day, by which messages end and backoffs are over.
+    /// The wall-clock time, which decides when messages expire and backoffs end.
     pub wall: Timestamp,
-    /// The monotonic clock, by which messages are spaced.
+    /// The monotonic time, by which messages are spaced.
     pub machine: Duration,
 }
 
-/// A message that is due. Its rows are read once it has started, so a long queue is small.
+/// A due message. Its rows are read when it starts, so a long queue uses little memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueuedMessage {
-    /// Its place among all that wait.
+    /// Its position among all waiting messages.
     pub place: Place,
     /// Its stream.
     pub stream: Stream,
-    /// When its lifetime ends.
+    /// End of its lifetime.
     pub give_up_at: Timestamp,
 }
 
-/// Limits on serving the site.
+/// Limits of a site.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Messages a minute.
+    /// Maximum number of messages per minute.
     pub messages_per_minute: Option<u32>,
-    /// New connections a minute.
+    /// Maximum number of new connections per minute.
     pub connections_per_minute: Option<u32>,
-    /// Whether both streams use the destination, so that a connection is kept for transactional mail.
+    /// Whether both streams use the destination. Then a connection is reserved for transactional mail.
     pub is_shared: bool,
-    /// Whether messages may be left to the store alone when memory is short.
+    /// Whether messages may be spilled when memory is short.
     pub may_spill: bool,
 }
 
 /// Meaning of an ended attempt for the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Signal {
-    /// The site took the message.
+    /// The site accepted the message.
     Took,
-    /// It spoke of the message.
+    /// The site's answer was about the message.
     Answered,
-    /// It asked for less.
+    /// The site asked for a lower rate.
     Slowed,
-    /// It turned us away, or could not be reached.
+    /// The site refused the connection, or could not be reached.
     PushedBack,
     /// It closed the connection with 421.
     TurnedAway,
-    /// It stopped answering in the midst of the message.
+    /// The site stopped answering during the message.
     TimedOut,
-    /// Nothing was learnt of it.
+    /// The attempt gave no information about the site.
     Silent,
 }
 
-/// An event in the world that the destination decides about.
+/// An input of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// A message is due, or was read again.
+    /// A message is due, or was read from the store again.
     Due(QueuedMessage),
     /// A started message opens a connection.
     Connecting(Slot),
@@ -71,60 +71,60 @@ pub enum Input {
     Reuse(Slot),
     /// The connection of a started message is kept.
     Keep(Slot),
-    /// So many kept connections were closed: they were old, or the server ended them.
+    /// This many kept connections were closed, because they were old or the server ended them.
     Closed(usize),
     /// Messages to other sites wait for a connection.
     ConnectionsWanted,
     /// A server did not answer in time.
     ServerSilent,
-    /// The site is to get nothing until then.
+    /// The site must get nothing until then.
     Throttle(Timestamp),
-    /// The site is to get no more than so many messages a minute until then.
+    /// The site must get at most this many messages per minute until then.
     Space(u32, Timestamp),
-    /// The site is to get no more than so many connections until then.
+    /// The site must get at most this many connections until then.
     Narrow(usize, Timestamp),
-    /// A started message waited for a connection in vain, and lets other accounts pass.
+    /// A started message got no connection in time, and lets other accounts pass.
     LetPass(Slot),
     /// A started message has ended.
     Ended(Slot, Signal),
-    /// Somebody asks for the site to be tried now.
+    /// A user requests an attempt at the site now.
     TryNow,
-    /// A wake-up that was asked for has come.
+    /// A requested wake-up is due.
     Woken,
-    /// The turn of the next message in the minute has come.
+    /// The next message may start according to the rate limit.
     TurnCame,
     /// Memory is short.
     Spill,
-    /// The reading of spilled messages has ended, and these are still spilled.
+    /// Reading of spilled messages has ended, and these are still spilled.
     Refilled(Option<Spill>),
-    /// All messages that wait have to look for another way.
+    /// All waiting messages must be routed again.
     Clear,
     /// The service stops.
     Stop,
 }
 
-/// An instruction to the driver. Effects are carried out in their order.
+/// An instruction to the driver. Effects are carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// This message waits in the queue.
     Wait(QueuedMessage),
-    /// Send this message.
+    /// The driver must send this message.
     Start(Slot, QueuedMessage),
-    /// Nothing happens to the messages that wait until a wake-up.
+    /// The waiting messages are suspended until a wake-up.
     Suspend,
-    /// The messages that wait are worked on again.
+    /// The waiting messages are resumed.
     Resume,
-    /// Come back with [`Input::Woken`] then.
+    /// The driver must send [`Input::Woken`] at this time.
     WakeAt(Timestamp),
-    /// These messages end before the site is tried again: put them off until their ends.
+    /// These messages expire before the site is tried again: defer them until they expire.
     PutOff(Vec<QueuedMessage>),
-    /// These messages are in the store alone from now on.
+    /// These messages are spilled: from now on they are only in the store.
     Leave(Vec<QueuedMessage>),
-    /// Read spilled messages, and come back with [`Input::Refilled`].
+    /// The driver must read spilled messages, and then send [`Input::Refilled`].
     Refill(Spill),
-    /// These messages look for their way again.
+    /// These messages must be routed again.
     Reroute(Vec<QueuedMessage>),
-    /// Close so many kept connections, the oldest first.
+    /// The driver must close this many kept connections, the oldest first.
     Quit(usize),
 }
 

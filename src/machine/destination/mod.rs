@@ -1,18 +1,19 @@
-//! One destination: the messages of one relay for one site, and the decisions about them. Which message starts, when,
-//! over how many connections; whether the site is throttled, and who probes it; which kept connections are closed.
+//! One destination: the messages of one relay for one site. It decides which message starts, when, and over how many
+//! connections. It also decides whether the site is throttled, which message probes it, and which kept connections are
+//! closed.
 //!
-//! The driver hands in what has happened ([`Input`]) with the time on both clocks, and carries out what comes back
-//! ([`Effect`]). Each started message has a [`Slot`] until the driver says that it has ended, whatever happens to it.
+//! The driver reports events ([`Input`]) with the time of both clocks, and carries out the effects ([`Effect`]). Each
+//! started message has a [`Slot`] until the driver reports its end.
 //!
 //! ```text
 //!          failures, a pause, a relay's fault                wake-up, or "try now"
-//!   Open --------------------------------------> Held -------------------------------> Probing
+//!   Open -----------------------------------> BackedOff ----------------------------> Probing
 //!     ^                                           ^                                       |
 //!     |                                           +---- the probe failed -----------------+
 //!     +---------------- the site answered ------------------------------------------------+
 //! ```
 //!
-//! While the site is not open its messages are suspended. Suspending them is one effect, however many they are.
+//! While the site is not open, its messages are suspended. This is one effect for any number of messages.
 
 mod messages;
 mod queue;
@@ -36,11 +37,11 @@ use spacing::Spacing;
 pub use spill::{Place, Spill, SpillArea};
 pub use view::{Obstacle, View};
 pub use window::Trust;
-use window::{Standing, Window};
+use window::{Window, WindowState};
 
-/// A queue this short spills nothing.
+/// Length up to which a queue spills nothing.
 const SHORT: usize = 8;
-/// A queue that is shorter reads more of its spilled messages, and up to so many.
+/// Length below which a queue reads its spilled messages, and up to which it reads them.
 const LOW: usize = if cfg!(test) { 16 } else { 2_048 };
 const HIGH: usize = if cfg!(test) { 128 } else { 16_384 };
 
@@ -54,13 +55,13 @@ pub struct Destination {
     prober: Option<Slot>,
     /// Kept connections.
     kept: usize,
-    /// Whether the messages that wait are suspended.
+    /// Whether the waiting messages are suspended.
     is_suspended: bool,
     messages: Option<Spacing>,
     connections: Option<Spacing>,
-    /// Wider spacing that an answer asked for, and its end.
+    /// A lower rate that an answer requested, and its end.
     slower: Option<(Spacing, Timestamp)>,
-    /// When the next message may start, if it waits for its turn in the minute.
+    /// When the next message may start, if it waits for the rate limit.
     spaced_until: Option<Duration>,
     last_answer: Option<String>,
     spilled: SpillArea,
@@ -70,7 +71,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// A destination that nothing is known of.
+    /// Creates a destination without any known state.
     pub fn new(limits: &Limits) -> Self {
         Self {
             queue: MessageQueue::default(),
@@ -91,7 +92,7 @@ impl Destination {
         }
     }
 
-    /// Takes in what has happened, and adds what is to be done to `effects`.
+    /// Processes an input, and adds the resulting instructions to `effects`.
     pub fn handle(&mut self, input: Input, moment: Moment, effects: &mut Vec<Effect>) {
         match input {
             Input::Due(message) => self.enqueue(message, effects, MessageQueue::push),
@@ -125,7 +126,7 @@ impl Destination {
                 }
             }
             Input::TryNow => {
-                if self.window.hurry(moment.wall) {
+                if self.window.allow_probe(moment.wall) {
                     effects.push(Effect::WakeAt(moment.wall));
                 }
             }
@@ -139,16 +140,16 @@ impl Destination {
         self.proceed(moment, effects);
     }
 
-    /// Has a message wait. It is put off where its lifetime ends before the site is tried again.
+    /// Adds a message to the queue. It is deferred if it expires before the site is tried again.
     fn enqueue(
         &mut self,
         message: QueuedMessage,
         effects: &mut Vec<Effect>,
         add: impl FnOnce(&mut MessageQueue, QueuedMessage),
     ) {
-        match self.window.standing() {
-            Standing::Held(until) if message.give_up_at <= until => effects.push(Effect::PutOff(vec![message])),
-            Standing::Held(_) | Standing::Probing | Standing::Open => {
+        match self.window.state() {
+            WindowState::BackedOff(until) if message.give_up_at <= until => effects.push(Effect::PutOff(vec![message])),
+            WindowState::BackedOff(_) | WindowState::Probing | WindowState::Open => {
                 effects.push(Effect::Wait(message));
                 add(&mut self.queue, message);
             }
@@ -187,9 +188,9 @@ impl Destination {
         }
     }
 
-    /// The site gets nothing until then.
+    /// Gives the site nothing until then.
     fn throttle(&mut self, until: Timestamp, effects: &mut Vec<Effect>) {
-        // Before the messages are suspended, so that time which is moved stops at it.
+        // Set before the messages are suspended, so that virtual time stops at it.
         effects.push(Effect::WakeAt(until));
         let late = self.queue.extract_ending(until);
         if !late.is_empty() {
@@ -198,8 +199,8 @@ impl Destination {
     }
 
     fn wake(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        if !self.is_stopped && self.window.rings(now) {
-            // The next message is the probe, whatever an earlier one still does.
+        if !self.is_stopped && self.window.begin_probe(now) {
+            // The next message is the probe, even if an earlier one is still in flight.
             self.prober = None;
         }
         self.spilled.woken();
@@ -209,11 +210,11 @@ impl Destination {
     }
 
     fn reads_spilled(&self, now: Timestamp) -> bool {
-        let is_low = self.queue.len() == 0 || self.window.standing() == Standing::Open && self.queue.len() < LOW;
+        let is_low = self.queue.len() == 0 || self.window.state() == WindowState::Open && self.queue.len() < LOW;
         !self.is_stopped && self.spilled.is_due(is_low, now)
     }
 
-    /// Leaves half of the messages to the store.
+    /// Spills half of the messages.
     fn spill(&mut self, effects: &mut Vec<Effect>) {
         let count = if self.queue.len() <= SHORT { 0 } else { self.queue.len() / 2 };
         let shed = self.queue.shed(count);
@@ -222,17 +223,17 @@ impl Destination {
         effects.push(Effect::Leave(shed));
     }
 
-    /// Does all that can be done now.
+    /// Carries out everything that is possible now.
     fn proceed(&mut self, moment: Moment, effects: &mut Vec<Effect>) {
         let most = if self.is_stopped { 0 } else { self.window.connections(moment.wall) };
         self.quit((self.kept + self.slots.connected()).saturating_sub(most), effects);
-        let is_suspended = self.window.standing() != Standing::Open;
+        let is_suspended = self.window.state() != WindowState::Open;
         if std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended {
             effects.push(if is_suspended { Effect::Suspend } else { Effect::Resume });
         }
         while let Some(message) = self.next(moment) {
             let slot = self.slots.add(message);
-            if self.window.standing() == Standing::Probing {
+            if self.window.state() == WindowState::Probing {
                 self.prober = Some(slot);
             }
             effects.push(Effect::Start(slot, message));
@@ -250,36 +251,36 @@ impl Destination {
         }
     }
 
-    /// The next message that may start.
+    /// Returns the next message that may start.
     fn next(&mut self, moment: Moment) -> Option<QueuedMessage> {
         self.spaced_until = None;
-        let may_start = match self.window.standing() {
+        let may_start = match self.window.state() {
             _ if self.is_stopped => false,
-            Standing::Held(_) => false,
-            Standing::Probing => self.prober.is_none(),
-            Standing::Open => self.slots.len() < self.window.connections(moment.wall),
+            WindowState::BackedOff(_) => false,
+            WindowState::Probing => self.prober.is_none(),
+            WindowState::Open => self.slots.len() < self.window.connections(moment.wall),
         };
-        let has_marketing_room = self.marketing_room(moment.wall) > 0;
-        if !may_start || self.queue.transactional_len() == 0 && !has_marketing_room {
+        let has_marketing_slots = self.marketing_slots(moment.wall) > 0;
+        if !may_start || self.queue.transactional_len() == 0 && !has_marketing_slots {
             return None;
         }
         let wait = self.spacing_wait(moment);
-        // Nobody waits for a probe.
-        if !wait.is_zero() && self.window.standing() == Standing::Open {
+        // A probe does not wait for the rate limit.
+        if !wait.is_zero() && self.window.state() == WindowState::Open {
             self.spaced_until = Some(moment.machine + wait);
             return None;
         }
         let slower = self.slower.as_mut().map(|(spacing, _)| spacing);
         self.messages.iter_mut().chain(slower).for_each(|spacing| spacing.count(moment.machine));
-        self.queue.pop(has_marketing_room, moment.machine)
+        self.queue.pop(has_marketing_slots, moment.machine)
     }
 
-    /// Returns how many marketing messages may start. Where the streams share the destination, one connection is
+    /// Returns the number of marketing messages that may start. If the streams share the destination, one connection is
     /// reserved.
-    fn marketing_room(&self, now: Timestamp) -> usize {
+    fn marketing_slots(&self, now: Timestamp) -> usize {
         let waiting = self.queue.marketing_len();
-        // Messages that were under way before the site was throttled take nothing from its probe.
-        if self.window.standing() == Standing::Probing {
+        // Messages in flight since before the throttling do not count against the probe.
+        if self.window.state() == WindowState::Probing {
             return waiting;
         }
         let connections = self.window.connections(now);
@@ -287,14 +288,14 @@ impl Destination {
         theirs.saturating_sub(self.slots.marketing()).min(waiting)
     }
 
-    /// Returns how long the next message has to wait for its turn in the minute.
+    /// Returns how long the next message must wait for the rate limit.
     fn spacing_wait(&mut self, moment: Moment) -> Duration {
         self.slower = self.slower.filter(|(_, until)| *until > moment.wall);
         let spacings = self.messages.iter().chain(self.slower.as_ref().map(|(spacing, _)| spacing));
         spacings.map(|spacing| spacing.wait(moment.machine)).max().unwrap_or_default()
     }
 
-    /// Counts the next new connection, and returns how long it has to wait.
+    /// Counts the next new connection, and returns its delay.
     pub fn connection_wait(&mut self, moment: Moment) -> Duration {
         let Some(spacing) = &mut self.connections else { return Duration::ZERO };
         let wait = spacing.wait(moment.machine);
@@ -302,12 +303,12 @@ impl Destination {
         wait
     }
 
-    /// Starts nothing any more.
+    /// Starts no further message.
     pub const fn stop(&mut self) {
         self.is_stopped = true;
     }
 
-    /// Remembers the last answer of the site, for the operator.
+    /// Stores the last answer of the site, for the operator.
     pub fn heard(&mut self, answer: String) {
         self.last_answer = Some(answer);
     }

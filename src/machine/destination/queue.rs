@@ -1,4 +1,4 @@
-//! The messages that wait for a destination: transactional ones first, and accounts in turn.
+//! Waiting messages of a destination: transactional ones first, and accounts in turn.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::machine::fair_queue::FairQueue;
 
-/// Time for which an account's messages let others pass after one of them waited for a connection.
+/// Time for which an account's messages let others pass after one of them got no connection.
 pub const LETS_PASS: Duration = Duration::from_secs(5);
 
-/// The messages that wait.
+/// The waiting messages.
 #[derive(Debug, Clone)]
 pub(super) struct MessageQueue {
     transactional: FairQueue<QueuedMessage>,
     marketing: FairQueue<QueuedMessage>,
-    /// Accounts that have no connection left for this destination, and until when they let others pass.
+    /// Accounts without a free connection for this destination, and the end of the time for which they let others pass.
     letting_pass: BTreeMap<AccountId, Duration>,
     /// The earliest end of a message, or a time before it.
     ends_at: Timestamp,
@@ -59,32 +59,32 @@ impl MessageQueue {
         self.of(message.stream).push(message.place.account, message);
     }
 
-    /// Puts a message back before the others of its account, which let other accounts pass for a while.
+    /// Puts a message back before the others of its account. The account lets others pass for a while.
     pub(super) fn put_back(&mut self, message: QueuedMessage, machine: Duration) {
         self.ends_at = self.ends_at.min(message.give_up_at);
         self.letting_pass.insert(message.place.account, machine + LETS_PASS);
         self.of(message.stream).push_front(message.place.account, message);
     }
 
-    /// The next message. Marketing messages are left out where they have no room.
-    pub(super) fn pop(&mut self, has_marketing_room: bool, machine: Duration) -> Option<QueuedMessage> {
+    /// Returns the next message. Marketing messages are skipped if no connection is free for them.
+    pub(super) fn pop(&mut self, has_marketing_slots: bool, machine: Duration) -> Option<QueuedMessage> {
         self.letting_pass.retain(|_, until| *until > machine);
         let Self { transactional, marketing, letting_pass, .. } = self;
         let may = |account: &AccountId| !letting_pass.contains_key(account);
         let mut of_marketing =
-            |may: &dyn Fn(&AccountId) -> bool| if has_marketing_room { marketing.pop_of(may) } else { None };
+            |may: &dyn Fn(&AccountId) -> bool| if has_marketing_slots { marketing.pop_of(may) } else { None };
         let passing = transactional.pop_of(may).or_else(|| of_marketing(&may));
         passing.or_else(|| transactional.pop()).or_else(|| of_marketing(&|_| true))
     }
 
-    /// Whether there is a message of another account than `account` that lets nobody pass.
-    pub(super) fn has_other(&self, account: AccountId, has_marketing_room: bool, machine: Duration) -> bool {
+    /// Whether there is a message of an account other than `account` that does not let others pass.
+    pub(super) fn has_other(&self, account: AccountId, has_marketing_slots: bool, machine: Duration) -> bool {
         let lets_pass = |other: &AccountId| self.letting_pass.get(other).is_some_and(|until| *until > machine);
         let may = |other: &AccountId| *other != account && !lets_pass(other);
-        self.transactional.has_of(may) || has_marketing_room && self.marketing.has_of(may)
+        self.transactional.has_of(may) || has_marketing_slots && self.marketing.has_of(may)
     }
 
-    /// Takes out the messages that end by `until`.
+    /// Removes the messages that expire by `until`.
     pub(super) fn extract_ending(&mut self, until: Timestamp) -> Vec<QueuedMessage> {
         if self.ends_at > until {
             return Vec::new();
@@ -97,14 +97,14 @@ impl MessageQueue {
         late
     }
 
-    /// Takes out `count` messages, marketing first.
+    /// Removes `count` messages, marketing first.
     pub(super) fn shed(&mut self, count: usize) -> Vec<QueuedMessage> {
         let mut shed = self.marketing.shed(count);
         shed.append(&mut self.transactional.shed(count - shed.len()));
         shed
     }
 
-    /// Takes out all messages.
+    /// Removes all messages.
     pub(super) fn clear(&mut self) -> Vec<QueuedMessage> {
         let mut all = self.transactional.extract(|_| true);
         all.append(&mut self.marketing.extract(|_| true));

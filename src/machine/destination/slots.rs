@@ -1,10 +1,10 @@
-//! The started messages of a destination, each in a slot until it has ended.
+//! Slots of the started messages of a destination. Each message has one until it has ended.
 
 use std::collections::BTreeMap;
 
 use super::QueuedMessage;
 
-/// Identifies a started message. Slots are never used again.
+/// Identifies a started message. Slots are never reused.
 pub type Slot = u64;
 
 /// The started messages.
@@ -19,7 +19,7 @@ pub(super) struct Slots {
 #[derive(Debug, Clone)]
 struct Started {
     message: QueuedMessage,
-    /// Whether it has a connection, or opens one.
+    /// Whether it has or opens a connection.
     is_connected: bool,
 }
 
@@ -38,7 +38,7 @@ impl Slots {
         self.marketing
     }
 
-    /// The messages with a connection.
+    /// Returns the number of messages with a connection.
     pub(super) const fn connected(&self) -> usize {
         self.connected
     }

@@ -1,16 +1,16 @@
-//! Spacing of messages or connections: so many a minute, on the monotonic clock like every network deadline (contract
-//! 8).
+//! Spacing of messages or connections at a rate per minute, on the monotonic clock like every network deadline
+//! (contract 8).
 
 use std::time::Duration;
 
-/// Burst after a silence: a second's worth, and at least one.
+/// Burst after a pause: the number for one second, and at least one.
 const BURST: Duration = Duration::from_secs(1);
 
-/// So many a minute, each at its own moment.
+/// Rate per minute, with each item at its own time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spacing {
     interval: Duration,
-    /// When the next one is to go, were there no burst.
+    /// Time of the next item without a burst.
     next: Option<Duration>,
 }
 
@@ -19,7 +19,7 @@ impl Spacing {
         Self { interval: Duration::from_secs(60) / count.max(1), next: None }
     }
 
-    /// Returns how long the next one has to wait.
+    /// Returns how long the next one must wait.
     pub(super) fn wait(&self, now: Duration) -> Duration {
         let burst = BURST.saturating_sub(self.interval);
         self.next.map_or(Duration::ZERO, |next| next.saturating_sub(now + burst))
@@ -37,7 +37,7 @@ mod tests {
 
     const START: Duration = Duration::from_secs(1000);
 
-    /// When each of `count` goes, in milliseconds, if it goes as soon as it may.
+    /// Returns the time of each of `count` items, in milliseconds, if each goes as soon as possible.
     fn moments(mut spacing: Spacing, count: usize) -> Vec<u128> {
         let mut now = START;
         let next = |_| {

@@ -1,5 +1,5 @@
-//! Spilled messages: those that memory has no room for. They are in the store alone, with their timers as they are.
-//! Memory has the place of the first one, and the time at which the first of them ends.
+//! Spilled messages: those that do not fit into memory. They are only in the store, with their timers. Memory has the
+//! position of the first one, and the time at which the first of them expires.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::QueuedMessage;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 
-/// Spilled messages whose time is over end within such an interval, so that they are not read for each of them.
+/// Spilled messages that expire within this interval end together, so that the store is not read for each of them.
 const END_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The place of a message among all that wait: by due time first, like the timers of the store.
+/// Position of a message among all waiting ones: by due time first, like the store's timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// When the message was due.
+    /// Due time of the message.
     pub due: Timestamp,
     /// Its account.
     pub account: AccountId,
@@ -24,25 +24,25 @@ pub struct Place {
 /// Some spilled messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spill {
-    /// None of them has an earlier place.
+    /// No message among them has an earlier position.
     pub from: Place,
-    /// The earliest end of a message among them, or a time before it.
+    /// The earliest expiry of a message among them, or a time before it.
     pub ends_at: Timestamp,
 }
 
 impl Spill {
-    /// This one message.
+    /// Creates the set of one message.
     pub const fn of(message: &QueuedMessage) -> Self {
         Self { from: message.place, ends_at: message.give_up_at }
     }
 
-    /// These messages and `other`.
+    /// Returns the union of these messages and `other`.
     #[must_use]
     pub fn and(self, other: Option<Self>) -> Self {
         other.map_or(self, |other| Self { from: self.from.min(other.from), ends_at: self.ends_at.min(other.ends_at) })
     }
 
-    /// When the messages are read whose time is over.
+    /// Returns the time at which the expired messages are read.
     fn reads_at(self) -> Timestamp {
         let interval = u64::try_from(END_INTERVAL.as_millis()).unwrap_or(u64::MAX);
         Timestamp::from_millis(self.ends_at.as_millis().div_ceil(interval).saturating_mul(interval))
@@ -54,12 +54,12 @@ impl Spill {
 pub struct SpillArea {
     spill: Option<Spill>,
     is_reading: bool,
-    /// Whether a wake-up for reading was asked for that has not come yet.
+    /// Whether a requested wake-up for reading is outstanding.
     is_called: bool,
 }
 
 impl SpillArea {
-    /// Adds messages. Returns when they are to be read at the latest, where that has changed.
+    /// Adds messages. Returns the latest time for reading them, if it has changed.
     pub fn add(&mut self, spill: Spill) -> Option<Timestamp> {
         let before = self.spill.map(Spill::reads_at);
         let spill = spill.and(self.spill);
@@ -67,7 +67,7 @@ impl SpillArea {
         Some(spill.reads_at()).filter(|at| before != Some(*at))
     }
 
-    /// Whether there is nothing spilled, and nothing being read.
+    /// Whether no message is spilled or being read.
     pub const fn is_empty(&self) -> bool {
         self.spill.is_none() && !self.is_reading
     }
@@ -82,28 +82,28 @@ impl SpillArea {
         self.spill.is_some_and(|spill| spill.from <= place)
     }
 
-    /// Whether it is time to read: the queue has room, or a message is at its end.
+    /// Whether they must be read now: the queue has space, or a message has expired.
     pub fn is_due(&self, has_room: bool, now: Timestamp) -> bool {
         !self.is_reading && self.spill.is_some_and(|spill| has_room || spill.reads_at() <= now)
     }
 
-    /// Whether a wake-up has to be asked for, where it is time to read.
+    /// Whether a wake-up must be requested, if they must be read now.
     pub const fn calls(&mut self) -> bool {
         !std::mem::replace(&mut self.is_called, true)
     }
 
-    /// The wake-up has come.
+    /// Records that the wake-up is due.
     pub const fn woken(&mut self) {
         self.is_called = false;
     }
 
-    /// Begins to read what is spilled.
+    /// Begins to read the spilled messages.
     pub const fn begin_reading(&mut self) -> Option<Spill> {
         self.is_reading = self.spill.is_some();
         self.spill.take()
     }
 
-    /// Reading ends. `rest` is still spilled. Returns as [`Self::add`] does.
+    /// Ends reading. `rest` is still spilled. Returns the same as [`Self::add`].
     pub fn end_reading(&mut self, rest: Option<Spill>) -> Option<Timestamp> {
         self.is_reading = false;
         rest.and_then(|rest| self.add(rest))

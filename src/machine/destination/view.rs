@@ -1,50 +1,50 @@
-//! Views of a destination: for the operator, for budgets, and why its next message waits.
+//! Views of a destination: for the operator, for budgets, and for the reason why its next message waits.
 
 use std::time::Duration;
 
-use super::window::{Standing, Trust};
+use super::window::{Trust, WindowState};
 use super::{Destination, HIGH, Moment, Place};
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 
-/// A queue this long spills before any other where its site is throttled.
+/// Length from which a queue of a throttled site spills before all others.
 const LONG: usize = 64;
 
 /// Operator's view of a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// Messages that have started.
+    /// Number of started messages.
     pub in_flight: usize,
-    /// The end of the time for which the site gets nothing.
+    /// The end of the site's throttling.
     pub held_until: Option<Timestamp>,
     /// The last answer of the site.
     pub last_answer: Option<String>,
 }
 
-/// Obstacle to sending the next message at once.
+/// Reason why the next message can't be sent at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The site is throttled since a failure or an answer that asked for patience.
+    /// The site is throttled after a failure, or because an answer asked for a pause.
     Throttled {
-        /// When that began.
+        /// Start of the throttling.
         since: Timestamp,
-        /// None while one attempt probes the site.
+        /// Its end; `None` while one attempt probes the site.
         until: Option<Timestamp>,
         /// The last answer of the site.
         last_answer: Option<String>,
     },
-    /// The site takes so many messages a minute.
+    /// The rate limit of the site is reached.
     Paced(Timestamp),
-    /// The site has asked for fewer connections, and all of them are in use.
+    /// The site requested fewer connections, and all of them are in use.
     Fewer(Timestamp),
     /// All connections of the site are in use.
     Window,
-    /// There is none.
+    /// There is no obstacle.
     Nothing,
 }
 
 impl Destination {
-    /// The number of messages that wait in memory.
+    /// Returns the number of waiting messages in memory.
     pub const fn len(&self) -> usize {
         self.queue.len()
     }
@@ -54,7 +54,7 @@ impl Destination {
         self.len() == 0
     }
 
-    /// Whether no more messages are to be read from the store.
+    /// Whether no more messages must be read from the store.
     pub const fn is_full(&self) -> bool {
         self.len() >= HIGH
     }
@@ -64,47 +64,47 @@ impl Destination {
         self.window.trust()
     }
 
-    /// Whether a message with this place may be in the store alone.
+    /// Whether a message at this position may be only in the store.
     pub fn covers(&self, place: Place) -> bool {
         self.spilled.covers(place)
     }
 
-    /// Kept connections that no started message will use.
+    /// Returns the number of kept connections that no started message will use.
     pub fn idle_connections(&self) -> usize {
         self.kept.saturating_sub(self.slots.len() - self.slots.connected())
     }
 
-    /// When the next message may start, if it waits for its turn in the minute.
+    /// Returns when the next message may start, if it waits for the rate limit.
     pub const fn next_wake(&self) -> Option<Duration> {
         self.spaced_until
     }
 
     /// Whether a message of another account than `account` could start instead of one that waits for a connection.
     pub fn has_other(&self, account: AccountId, moment: Moment) -> bool {
-        self.queue.has_other(account, self.marketing_room(moment.wall) > 0, moment.machine)
+        self.queue.has_other(account, self.marketing_slots(moment.wall) > 0, moment.machine)
     }
 
-    /// Whether messages may be left to the store alone.
+    /// Whether messages may be spilled.
     pub const fn may_spill(&self) -> bool {
         self.may_spill
     }
 
-    /// The destination of the greatest weight spills first.
+    /// Returns the weight of the destination: the one with the greatest weight spills first.
     pub fn weight(&self) -> (bool, usize) {
-        (self.len() > LONG && self.window.standing() != Standing::Open, self.len())
+        (self.len() > LONG && self.window.state() != WindowState::Open, self.len())
     }
 
-    /// Whether nothing is known that is worth keeping.
+    /// Whether there is no state to keep.
     pub fn is_idle(&self, now: Timestamp) -> bool {
         let is_used = self.slots.len() > 0 || !self.is_empty() || self.kept > 0 || !self.spilled.is_empty();
         !is_used && self.held_until(now).is_none()
     }
 
-    /// The end of the time for which the site gets nothing, where it is still to come.
+    /// Returns the end of the site's throttling, if it is in the future.
     fn held_until(&self, now: Timestamp) -> Option<Timestamp> {
-        match self.window.standing() {
-            Standing::Held(until) => Some(until).filter(|until| *until > now),
-            Standing::Probing | Standing::Open => None,
+        match self.window.state() {
+            WindowState::BackedOff(until) => Some(until).filter(|until| *until > now),
+            WindowState::Probing | WindowState::Open => None,
         }
     }
 
@@ -113,7 +113,7 @@ impl Destination {
         View { in_flight: self.slots.len(), held_until: self.held_until(now), last_answer: self.last_answer.clone() }
     }
 
-    /// Returns the obstacle to sending the next message at once.
+    /// Returns the obstacle to sending the next message now.
     pub fn obstacle(&mut self, moment: Moment) -> Obstacle {
         let now = moment.wall;
         if let Some(since) = self.window.closed_at() {

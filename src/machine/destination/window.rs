@@ -1,14 +1,14 @@
-//! Connection window of a site: it grows while the site takes messages, halves when it pushes back, and is zero while
-//! the site is held back, then one for the probe. Pure: times are arguments.
+//! Connection window of a site. It grows while the site accepts messages, and halves when the site fails or asks for a
+//! lower rate. It is zero during a backoff, then one for the probe. Times are arguments.
 
 use std::time::Duration;
 
 use crate::base::time::Timestamp;
 
-/// Connections of a site that is new to us.
+/// Initial number of connections to a site.
 const START: usize = 2;
-/// Backoff of a site after its first, second, ... failure in a row. Each is shorter than the delay of a lone message's
-/// retry (contract 6, less 10 %), so that such a message keeps to its own schedule.
+/// Backoff of a site after its first, second, ... failure in a row. Each is shorter than the retry delay of a single
+/// message (contract 6, less 10 %), so that such a message keeps to its own schedule.
 const HOLD_SECS: [u64; 6] = [50, 100, 210, 420, 800, 1600];
 
 /// The window of one site.
@@ -17,33 +17,33 @@ pub(super) struct Window {
     /// Maximum that the provider allows.
     most: usize,
     size: usize,
-    /// Messages taken since it last grew.
+    /// Number of messages accepted since it last grew.
     round: usize,
-    /// Failures in a row.
+    /// Number of failures in a row.
     failures: usize,
     trust: Trust,
     recent: Recent,
-    standing: Standing,
-    /// When it was last held back while it was open.
+    state: WindowState,
+    /// When the site was last backed off while it was open.
     closed_at: Timestamp,
-    /// Smaller window that an answer asked for, and its end.
+    /// A smaller window that an answer requested, and its end.
     fewer: Option<(usize, Timestamp)>,
 }
 
 /// Trust in a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// It was never heard from.
+    /// The site was never contacted.
     New,
-    /// It has answered.
+    /// The site has answered.
     Answers,
-    /// It has taken a message, and not failed since.
+    /// The site has accepted a message, and has not failed since.
     Proven,
-    /// An attempt timed out there, and no answer has come since.
+    /// An attempt timed out, and no answer has come since.
     Silent,
 }
 
-/// The last attempts, each a success or a failure.
+/// The results of the last attempts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Recent {
     /// The newest is the lowest bit; 1 is a failure.
@@ -67,23 +67,23 @@ impl Recent {
     }
 }
 
-/// Whether a site may be asked.
+/// Whether attempts at a site are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It may.
+pub(super) enum WindowState {
+    /// They are allowed.
     Open,
-    /// Not before then.
-    Held(Timestamp),
-    /// By one connection, whose outcome decides.
+    /// They are not allowed before this time.
+    BackedOff(Timestamp),
+    /// One connection probes the site, and its outcome decides.
     Probing,
 }
 
 impl Window {
     pub(super) fn new(most: usize) -> Self {
         let size = START.min(most);
-        let (trust, recent, standing) = (Trust::New, Recent::default(), Standing::Open);
+        let (trust, recent, state) = (Trust::New, Recent::default(), WindowState::Open);
         let closed_at = Timestamp::ZERO;
-        Self { most, size, round: 0, failures: 0, trust, recent, standing, closed_at, fewer: None }
+        Self { most, size, round: 0, failures: 0, trust, recent, state, closed_at, fewer: None }
     }
 
     /// Returns the trust in the site.
@@ -91,23 +91,23 @@ impl Window {
         self.trust
     }
 
-    pub(super) const fn standing(&self) -> Standing {
-        self.standing
+    pub(super) const fn state(&self) -> WindowState {
+        self.state
     }
 
-    /// The connections that it may have at `now`.
+    /// Returns the number of connections that are allowed at `now`.
     pub(super) fn connections(&self, now: Timestamp) -> usize {
-        match self.standing {
-            Standing::Held(_) => 0,
-            Standing::Probing => 1,
-            Standing::Open => {
+        match self.state {
+            WindowState::BackedOff(_) => 0,
+            WindowState::Probing => 1,
+            WindowState::Open => {
                 let fewer = self.fewer.filter(|(_, until)| *until > now).map_or(usize::MAX, |(most, _)| most);
                 self.size.min(fewer).max(1)
             }
         }
     }
 
-    /// It took a message.
+    /// The site accepted a message.
     pub(super) fn took(&mut self) {
         self.round += 1;
         if self.round >= self.size {
@@ -118,57 +118,57 @@ impl Window {
         self.trust = Trust::Proven;
     }
 
-    /// It was there and spoke of the message, whatever it said.
+    /// The site answered about the message, with any result.
     pub(super) fn answered(&mut self) {
         self.recent.note(false);
         if self.trust != Trust::Proven {
             self.trust = Trust::Answers;
         }
-        match self.standing {
-            Standing::Open => self.failures = 0,
-            Standing::Probing => {
+        match self.state {
+            WindowState::Open => self.failures = 0,
+            WindowState::Probing => {
                 self.failures = 0;
-                self.standing = Standing::Open;
+                self.state = WindowState::Open;
             }
-            // From a connection that was under way before: the pause holds.
-            Standing::Held(_) => {}
+            // The connection was opened before the backoff, which continues.
+            WindowState::BackedOff(_) => {}
         }
     }
 
-    /// It asked us to be slower.
+    /// The site asked for a lower rate.
     pub(super) fn slowed(&mut self) {
         self.answered();
         self.halve();
     }
 
-    /// An attempt timed out, in whatever phase.
+    /// An attempt timed out, in any phase.
     pub(super) fn timed_out(&mut self) {
         self.trust = Trust::Silent;
         self.halve();
     }
 
-    /// An attempt that had begun its message timed out. The time until which the site is held back, if that was the
+    /// An attempt timed out after it had begun its message. Returns the end of the new backoff, if that attempt was the
     /// probe.
     pub(super) fn hung(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.recent.note(true);
-        if self.standing == Standing::Probing { self.pushed_back(now) } else { None }
+        if self.state == WindowState::Probing { self.pushed_back(now) } else { None }
     }
 
-    /// It closed a connection with 421. While its other connections succeed it has half as many; it is held back where
-    /// most of the last attempts failed, until the returned time.
+    /// The site closed a connection with 421. While its other connections succeed, the window is halved. If most of the
+    /// last attempts failed, the site is backed off, and the end of the backoff is returned.
     pub(super) fn turned_away(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.recent.note(true);
-        if self.recent.is_mostly_failed() || self.standing == Standing::Probing {
+        if self.recent.is_mostly_failed() || self.state == WindowState::Probing {
             return self.pushed_back(now);
         }
         self.halve();
         None
     }
 
-    /// It turned us away or could not be reached: until when it is held back. Several connections may meet the same
-    /// failure, which holds it back once.
+    /// The site refused us or could not be reached. Returns the end of the new backoff. Several connections may meet
+    /// the same failure, which begins only one backoff.
     pub(super) fn pushed_back(&mut self, now: Timestamp) -> Option<Timestamp> {
-        if let Standing::Held(until) = self.standing
+        if let WindowState::BackedOff(until) = self.state
             && until > now
         {
             return None;
@@ -184,11 +184,11 @@ impl Window {
         Some(until)
     }
 
-    /// It is held back until then, for a reason that is no failure of its own; false where it is already.
+    /// Backs the site off until then, for a reason that is not its own failure. Returns false if it already is.
     pub(super) fn hold(&mut self, until: Timestamp, now: Timestamp) -> bool {
-        match self.standing {
-            Standing::Held(held) if held >= until => false,
-            Standing::Held(_) | Standing::Open | Standing::Probing => {
+        match self.state {
+            WindowState::BackedOff(held) if held >= until => false,
+            WindowState::BackedOff(_) | WindowState::Open | WindowState::Probing => {
                 self.close(until, now);
                 true
             }
@@ -196,47 +196,47 @@ impl Window {
     }
 
     fn close(&mut self, until: Timestamp, now: Timestamp) {
-        if self.standing == Standing::Open {
+        if self.state == WindowState::Open {
             self.closed_at = now;
         }
-        self.standing = Standing::Held(until);
+        self.state = WindowState::BackedOff(until);
     }
 
-    /// When it was held back, unless it is open.
+    /// Returns the start of the backoff, unless the site is open.
     pub(super) fn closed_at(&self) -> Option<Timestamp> {
-        (self.standing != Standing::Open).then_some(self.closed_at)
+        (self.state != WindowState::Open).then_some(self.closed_at)
     }
 
-    /// The end of the time for which an answer asked for fewer connections than there would be.
+    /// Returns the end of the requested limit on connections, if that limit is effective.
     pub(super) fn fewer_until(&self, now: Timestamp) -> Option<Timestamp> {
         let (most, until) = self.fewer?;
         (until > now && most < self.size).then_some(until)
     }
 
-    /// It may be probed now, although it is held back for longer; whether it is.
-    pub(super) fn hurry(&mut self, now: Timestamp) -> bool {
-        match self.standing {
-            Standing::Held(until) if until > now => {
-                self.standing = Standing::Held(now);
+    /// Allows a probe now, before the end of the backoff. Returns whether there was a backoff.
+    pub(super) fn allow_probe(&mut self, now: Timestamp) -> bool {
+        match self.state {
+            WindowState::BackedOff(until) if until > now => {
+                self.state = WindowState::BackedOff(now);
                 true
             }
-            Standing::Held(_) | Standing::Open | Standing::Probing => false,
+            WindowState::BackedOff(_) | WindowState::Open | WindowState::Probing => false,
         }
     }
 
-    /// It takes no more than so many connections until then.
+    /// Limits the site to this many connections until then.
     pub(super) const fn limit(&mut self, most: usize, until: Timestamp) {
         self.fewer = Some((most, until));
     }
 
-    /// Its pause may be over: whether it is to be probed.
-    pub(super) fn rings(&mut self, now: Timestamp) -> bool {
-        match self.standing {
-            Standing::Held(until) if until <= now => {
-                self.standing = Standing::Probing;
+    /// Ends the backoff if it is over. Returns whether the site must be probed.
+    pub(super) fn begin_probe(&mut self, now: Timestamp) -> bool {
+        match self.state {
+            WindowState::BackedOff(until) if until <= now => {
+                self.state = WindowState::Probing;
                 true
             }
-            Standing::Held(_) | Standing::Open | Standing::Probing => false,
+            WindowState::BackedOff(_) | WindowState::Open | WindowState::Probing => false,
         }
     }
 
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_by_one_for_each_round_up_to_what_the_provider_takes() {
+    fn grows_by_one_for_each_round_up_to_the_provider_s_limit() {
         let sizes = [0, 1, 2, 4, 5, 9, 100].map(|messages| grown(5, messages).connections(NOW));
         assert_eq!(sizes, [2, 2, 3, 3, 4, 5, 5]);
         assert_eq!(Window::new(1).connections(NOW), 1);
     }
 
     #[test]
-    fn it_is_proven_by_a_message_that_it_takes_until_it_fails() {
+    fn an_accepted_message_proves_the_site_until_a_failure() {
         let mut window = Window::new(10);
         assert_eq!(window.trust(), Trust::New);
         window.answered();
@@ -283,22 +283,22 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_makes_it_silent_and_halves_its_window_until_it_answers() {
+    fn a_timeout_makes_the_site_silent_and_halves_its_window_until_it_answers() {
         let mut window = grown(10, 100);
         window.timed_out();
         assert_eq!((window.hung(NOW), window.trust(), window.connections(NOW)), (None, Trust::Silent, 5));
         window.pushed_back(NOW);
         assert_eq!(window.trust(), Trust::Silent);
-        assert!(window.rings(after(50)));
+        assert!(window.begin_probe(after(50)));
         window.timed_out();
         assert_eq!(window.hung(after(50)), Some(after(150)), "the probe hung");
-        assert!(window.rings(after(150)));
+        assert!(window.begin_probe(after(150)));
         window.answered();
         assert_eq!(window.trust(), Trust::Answers);
     }
 
     #[test]
-    fn a_421_among_successes_halves_the_window_and_holds_back_nothing() {
+    fn a_421_among_successes_halves_the_window_without_a_backoff() {
         let mut window = grown(10, 100);
         for size in [5, 2, 1] {
             assert_eq!((window.turned_away(NOW), window.connections(NOW)), (None, size));
@@ -311,12 +311,12 @@ mod tests {
         assert_eq!(in_a_row, 11, "most of twenty");
         let mut lone = Window::new(10);
         assert_eq!(lone.turned_away(NOW), Some(after(50)), "the only attempt there was");
-        assert!(lone.rings(after(50)));
+        assert!(lone.begin_probe(after(50)));
         assert_eq!(lone.turned_away(after(50)), Some(after(150)));
     }
 
     #[test]
-    fn it_halves_when_slowed_and_never_falls_to_nothing() {
+    fn halves_when_slowed_and_never_falls_to_zero() {
         let mut window = grown(10, 100);
         for size in [5, 2, 1, 1] {
             window.slowed();
@@ -325,49 +325,49 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_turns_us_away_is_held_back_once_then_probed_by_one_connection() {
+    fn a_refusing_site_is_backed_off_once_then_probed_by_one_connection() {
         let mut window = grown(10, 100);
         assert_eq!(window.pushed_back(NOW), Some(after(50)));
         assert_eq!((window.pushed_back(after(1)), window.connections(after(1))), (None, 0));
         window.took();
         assert_eq!(window.connections(after(2)), 0, "what was under way before lifts no pause");
-        assert!(!window.rings(after(49)) && window.rings(after(50)) && !window.rings(after(50)));
+        assert!(!window.begin_probe(after(49)) && window.begin_probe(after(50)) && !window.begin_probe(after(50)));
         assert_eq!(window.connections(after(50)), 1);
         window.answered();
         assert_eq!(window.connections(after(51)), 5, "half of what it was");
     }
 
     #[test]
-    fn each_failure_in_a_row_holds_it_back_for_longer_until_it_answers() {
+    fn each_failure_in_a_row_extends_the_backoff_until_an_answer() {
         let (mut window, mut now) = (Window::new(10), NOW);
         for seconds in [50, 100, 210, 420, 800, 1600, 1600] {
             let until = window.pushed_back(now).unwrap();
             assert_eq!(until.since(now), Duration::from_secs(seconds));
             now = until;
-            assert!(window.rings(now));
+            assert!(window.begin_probe(now));
         }
         window.answered();
         assert_eq!(window.pushed_back(now), Some(now + Duration::from_secs(50)));
     }
 
     #[test]
-    fn a_site_that_is_held_back_is_probed_at_once_where_somebody_asks_for_it() {
+    fn a_backed_off_site_is_probed_at_once_on_request() {
         let mut window = grown(10, 100);
-        assert!(!window.hurry(NOW), "nothing holds it back");
+        assert!(!window.allow_probe(NOW), "nothing holds it back");
         window.pushed_back(NOW);
-        assert!(window.hurry(after(1)) && !window.hurry(after(1)));
-        assert!(window.rings(after(1)));
+        assert!(window.allow_probe(after(1)) && !window.allow_probe(after(1)));
+        assert!(window.begin_probe(after(1)));
         assert_eq!(window.connections(after(1)), 1);
         assert_eq!(window.pushed_back(after(2)), Some(after(102)), "a failure counts as ever");
     }
 
     #[test]
-    fn what_an_answer_asked_for_holds_until_its_time_is_over() {
+    fn a_limit_from_an_answer_lasts_until_its_end() {
         let mut window = grown(10, 100);
         window.limit(1, after(60));
         assert_eq!((window.connections(after(59)), window.connections(after(60))), (1, 10));
         assert!(window.hold(after(100), NOW) && !window.hold(after(99), NOW) && window.hold(after(101), NOW));
-        assert_eq!(window.standing(), Standing::Held(after(101)));
+        assert_eq!(window.state(), WindowState::BackedOff(after(101)));
         assert_eq!(window.pushed_back(after(1)), None, "the longer pause counts");
     }
 }

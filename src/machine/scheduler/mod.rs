@@ -1,8 +1,8 @@
-//! All destinations in one machine, so that one decision sees all of them: a message enters the destination of its way,
-//! and when memory is short the longest queue leaves messages to the store.
+//! Scheduler: all destinations in one machine. A message enters the destination of its relay and site. When memory is
+//! short, the longest queue spills messages.
 //!
-//! The driver hands in what has happened to one destination, and carries out the effects, each with the destination
-//! that it is about. An input about a destination that is forgotten changes nothing.
+//! The driver reports an event of one destination, and carries out the effects, each for its destination. An input for
+//! a removed destination changes nothing.
 
 #[cfg(test)]
 mod tests;
@@ -13,30 +13,30 @@ use std::hash::Hash;
 use super::destination::{Destination, Effect, Input, Limits, Moment};
 use crate::base::time::Timestamp;
 
-/// Destinations remembered at most while they are idle: what is forgotten is only how fast a site may be served.
+/// Maximum number of idle destinations that are kept. A removed one only loses the learned rate of its site.
 const DESTINATIONS_MAX: usize = 10_000;
-/// Messages in all queues, as timers in memory: some 15 MB. Tests get there sooner.
+/// Maximum number of messages in all queues, as timers in memory: some 15 MB. Tests use a smaller limit.
 const QUEUED_MAX: usize = if cfg!(test) { 512 } else { 131_072 };
-/// Where no queue could leave enough, the queues are searched again after so many further messages.
+/// If no queue could spill enough, the queues are searched again after this many further messages.
 const SEARCH_INTERVAL: usize = QUEUED_MAX / 64;
 
-/// Identifies a destination. Identifiers count from one, and are never used again.
+/// Identifies a destination. Numbers start at one and are never reused.
 pub type DestinationId = u64;
 
-/// An effect, and the destination that it is about.
+/// An effect, and its destination.
 pub type DestinationEffect = (DestinationId, Effect);
 
-/// All destinations. `W` is the way to one: its relay and its site.
+/// All destinations. `W` is the route of one: its relay and its site.
 #[derive(Debug, Clone)]
 pub struct Scheduler<W> {
     destinations: BTreeMap<DestinationId, Destination>,
     ids: HashMap<W, DestinationId>,
     last: DestinationId,
-    /// Messages in all queues.
+    /// Number of messages in all queues.
     queued: usize,
-    /// At how many messages the longest queue spills.
+    /// Number of messages at which the longest queue spills.
     spill_at: usize,
-    /// At how many destinations the idle ones are forgotten.
+    /// Number of destinations at which idle ones are removed.
     forget_at: usize,
     is_stopped: bool,
     scratch: Vec<Effect>,
@@ -58,12 +58,12 @@ impl<W> Default for Scheduler<W> {
 }
 
 impl<W: Eq + Hash> Scheduler<W> {
-    /// Returns the destination of `way`.
+    /// Returns the destination of the route `way`.
     pub fn find(&self, way: &W) -> Option<DestinationId> {
         self.ids.get(way).copied()
     }
 
-    /// Adds the destination of `way`, which has none yet.
+    /// Adds the destination of the route `way`, which has none yet.
     pub fn open(&mut self, way: W, limits: &Limits) -> DestinationId {
         self.last += 1;
         let mut destination = Destination::new(limits);
@@ -75,7 +75,7 @@ impl<W: Eq + Hash> Scheduler<W> {
         self.last
     }
 
-    /// Forgets idle destinations if there are many, and returns them.
+    /// Removes idle destinations if there are many, and returns them.
     pub fn forget_idle(&mut self, now: Timestamp) -> Vec<DestinationId> {
         if self.destinations.len() < self.forget_at {
             return Vec::new();
@@ -84,7 +84,7 @@ impl<W: Eq + Hash> Scheduler<W> {
         let forgotten: Vec<_> = self.destinations.iter().filter_map(idle).collect();
         forgotten.iter().for_each(|id| drop(self.destinations.remove(id)));
         self.ids.retain(|_, id| self.destinations.contains_key(id));
-        // Busy destinations stay, so there may be more left than that.
+        // Busy destinations stay, so more may remain.
         self.forget_at = DESTINATIONS_MAX.max(self.destinations.len() * 2);
         forgotten
     }
@@ -94,7 +94,7 @@ impl<W: Eq + Hash> Scheduler<W> {
         self.destinations.get(&id)
     }
 
-    /// Returns a destination, to count a connection or to note an answer.
+    /// Returns a destination, to count a connection or to store an answer.
     pub fn get_mut(&mut self, id: DestinationId) -> Option<&mut Destination> {
         self.destinations.get_mut(&id)
     }
@@ -109,7 +109,7 @@ impl<W: Eq + Hash> Scheduler<W> {
         self.queued
     }
 
-    /// Takes in what has happened to one destination, and adds what is to be done to `effects`.
+    /// Processes an input of one destination, and adds the resulting instructions to `effects`.
     pub fn handle(&mut self, id: DestinationId, input: Input, moment: Moment, effects: &mut Vec<DestinationEffect>) {
         self.pass_on(id, input, moment, effects);
         if self.queued <= QUEUED_MAX {
@@ -119,7 +119,7 @@ impl<W: Eq + Hash> Scheduler<W> {
         }
     }
 
-    /// Starts nothing any more, in destinations to come neither.
+    /// Starts no further message, in future destinations too.
     pub fn stop(&mut self, moment: Moment, effects: &mut Vec<DestinationEffect>) {
         self.is_stopped = true;
         let ids: Vec<_> = self.destinations.keys().copied().collect();
@@ -134,7 +134,7 @@ impl<W: Eq + Hash> Scheduler<W> {
         effects.extend(self.scratch.drain(..).map(|effect| (id, effect)));
     }
 
-    /// Has the longest queue leave half of its messages to the store.
+    /// Spills half of the messages of the longest queue.
     fn spill(&mut self, moment: Moment, effects: &mut Vec<DestinationEffect>) {
         let before = self.queued;
         let queues = self.destinations.iter().filter(|(_, destination)| destination.may_spill());

@@ -1,4 +1,4 @@
-//! Invariants of all destinations together, under any inputs and in all short runs of two of them.
+//! Tests of the scheduler: invariants under any inputs, and all short runs of two destinations.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn message(n: u16) -> QueuedMessage {
     QueuedMessage { place, stream: Stream::Transactional, give_up_at: Timestamp::MAX }
 }
 
-/// A driver that knows where each message is.
+/// A driver that tracks the location of each message.
 #[derive(Debug, Clone, Default)]
 struct Model {
     scheduler: Scheduler<u8>,
@@ -59,7 +59,7 @@ impl Model {
         self.step(id, Input::Ended(slot, signal));
     }
 
-    /// Moves time to the next wake-up.
+    /// Advances time to the next wake-up.
     fn wake(&mut self) {
         let Some((at, id)) = self.wakes.pop_first() else { return };
         let Moment { wall, machine } = self.now();
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// Has every site take all from now on, and checks that every message ends.
+    /// Lets every site accept everything from now on, and checks that every message ends.
     fn ends_well(mut self) {
         for _ in 0..1_000 {
             if self.started.is_empty() {
@@ -127,7 +127,7 @@ impl Model {
 }
 
 #[test]
-fn the_longest_queue_leaves_messages_to_the_store_when_memory_is_short_and_others_keep_theirs() {
+fn the_longest_queue_spills_when_memory_is_short_and_others_do_not() {
     let mut model = Model::default();
     (0..100).for_each(|n| model.due(1, n));
     (100..=612).for_each(|n| model.due(2, n));
@@ -137,7 +137,7 @@ fn the_longest_queue_leaves_messages_to_the_store_when_memory_is_short_and_other
 }
 
 #[test]
-fn queues_that_can_not_leave_messages_are_searched_now_and_then_alone() {
+fn queues_that_cannot_spill_are_searched_only_at_intervals() {
     let mut scheduler = Scheduler::default();
     let mut effects = Vec::new();
     let ids: Vec<_> = (0..2_u8).map(|way| scheduler.open(way, &Limits { may_spill: way == 1, ..LIMITS })).collect();
@@ -151,7 +151,7 @@ fn queues_that_can_not_leave_messages_are_searched_now_and_then_alone() {
 }
 
 #[test]
-fn idle_destinations_are_forgotten_where_there_are_many_and_busy_ones_stay() {
+fn many_idle_destinations_are_removed_and_busy_ones_stay() {
     let (mut scheduler, mut effects) = (Scheduler::default(), Vec::new());
     let ids: Vec<_> = (0..DESTINATIONS_MAX).map(|way| scheduler.open(way, &LIMITS)).collect();
     scheduler.handle(ids[3], Input::Due(message(1)), NOW, &mut effects);

@@ -153,8 +153,8 @@ fn a_sender_without_a_full_domain_gets_an_explanation() {
         let Err(Unsubmitted::Invalid(violations)) = read(&format!("From: {from}\r\n\r\nx\r\n")) else {
             panic!("{from}")
         };
-        let told = "the From header must have exactly one mailbox, at a domain such as example.com";
-        assert_eq!(violations.by_field()["message"], [told]);
+        let sentence = "the From header must have exactly one mailbox, at a domain such as example.com";
+        assert_eq!(violations.by_field()["message"], [sentence]);
     }
 }
 

@@ -21,7 +21,7 @@ use url::Url;
 
 use self::challenges::Challenges;
 use self::client::AcmeHttp;
-use self::order::{Fault, Issued};
+use self::order::{Issued, OrderError};
 use self::vault::{Status, Vault};
 use super::clock::SystemClock;
 use super::dns::HostAddresses;
@@ -201,7 +201,7 @@ impl Acme {
     /// Requests a certificate for the names that could be proven, if no stored one covers them for long enough. Returns
     /// the names left out, if such a certificate exists now. One name whose DNS points elsewhere must not leave the
     /// others without a certificate.
-    async fn issue_without(&self, fault: &Fault, way: ProofMethod) -> Option<Vec<String>> {
+    async fn issue_without(&self, fault: &OrderError, way: ProofMethod) -> Option<Vec<String>> {
         let mut left_out = fault.unproven.clone();
         loop {
             let proven: Vec<_> = self.settings.names.iter().filter(|name| !left_out.contains(name)).cloned().collect();
@@ -223,7 +223,7 @@ impl Acme {
     }
 
     /// Logs the failure. A name that stays left out for the same reason is logged only once.
-    fn log_failure(&self, fault: &Fault, left_out: Option<Vec<String>>, status: &Status) {
+    fn log_failure(&self, fault: &OrderError, left_out: Option<Vec<String>>, status: &Status) {
         let (authority, next) = (&self.settings.directory, status.setbacks.wait_until());
         match left_out {
             Some(_) if status.fault.as_ref() == Some(&fault.why) => {
@@ -246,16 +246,20 @@ impl Acme {
     }
 
     /// Requests a certificate once, stores it and presents it.
-    async fn issue(&self, names: &[String], way: ProofMethod) -> Result<(), Fault> {
+    async fn issue(&self, names: &[String], way: ProofMethod) -> Result<(), OrderError> {
         self.vault.make().map_err(|error| order::not_saved(&error))?;
-        let late = |_| Err(Fault::new(RenewalFailure::Unreached, "the authority did not finish within ten minutes"));
+        let late =
+            |_| Err(OrderError::new(RenewalFailure::Unreached, "the authority did not finish within ten minutes"));
         let Issued { chain, key } = tokio::time::timeout(ATTEMPT, self.order(names, way)).await.unwrap_or_else(late)?;
         self.vault
             .keep_certificate(self.settings.directory.as_str(), &chain, &key)
             .map_err(|error| order::not_saved(&error))?;
         self.vault.forget_order();
         let Some((config, validity)) = kept(&self.vault, &self.challenges) else {
-            return Err(Fault::new(RenewalFailure::Refused, "the authority's certificate does not match the order"));
+            return Err(OrderError::new(
+                RenewalFailure::Refused,
+                "the authority's certificate does not match the order",
+            ));
         };
         self.presented.present(config, Some(validity.until));
         self.presented.meters.issued.count();

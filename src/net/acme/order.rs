@@ -31,7 +31,7 @@ pub(super) struct Issued {
 
 /// A failed attempt.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct OrderError {
     pub(super) setback: RenewalFailure,
     /// The reason, as a sentence.
     pub(super) why: String,
@@ -41,13 +41,13 @@ pub(super) struct Fault {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl Fault {
+impl OrderError {
     pub(super) fn new(setback: RenewalFailure, why: impl Into<String>) -> Self {
         Self { setback, why: why.into(), unproven: Vec::new(), retry_after: None }
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for OrderError {
     fn from(error: Error) -> Self {
         match &error {
             Error::Api(problem) => {
@@ -72,7 +72,7 @@ impl From<Error> for Fault {
     }
 }
 
-impl Fault {
+impl OrderError {
     /// Adds those of `names` that the reason mentions. If only one name is bad, Let's Encrypt names it only in the text
     /// (RFC 8555 6.7.1 would have it in subproblems).
     fn blaming(mut self, names: &[String]) -> Self {
@@ -87,16 +87,17 @@ impl Fault {
 
 impl Acme {
     /// Requests one certificate for `names`, proving them with challenge type `way`.
-    pub(super) async fn order(&self, names: &[String], way: ProofMethod) -> Result<Issued, Fault> {
+    pub(super) async fn order(&self, names: &[String], way: ProofMethod) -> Result<Issued, OrderError> {
         self.ordered(names, way).await.map_err(|fault| fault.blaming(names))
     }
 
-    async fn ordered(&self, names: &[String], way: ProofMethod) -> Result<Issued, Fault> {
+    async fn ordered(&self, names: &[String], way: ProofMethod) -> Result<Issued, OrderError> {
         let account = self.account().await?;
         let (mut order, key) = self.resume_or_create(&account, names).await?;
         if matches!(order.state().status, OrderStatus::Pending | OrderStatus::Ready) {
             self.prove(&mut order, way).await?;
-            let request = keys::signing_request(names, &key).map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
+            let request =
+                keys::signing_request(names, &key).map_err(|why| OrderError::new(RenewalFailure::Refused, why))?;
             order.finalize_csr(&request).await?;
         }
         let chain = order.poll_certificate(&POLLING).await?;
@@ -104,17 +105,17 @@ impl Acme {
     }
 
     /// Returns the account of our key. Creates it if there is none.
-    async fn account(&self) -> Result<Account, Fault> {
+    async fn account(&self) -> Result<Account, OrderError> {
         let pem = match self.vault.account_key() {
             Some(pem) => pem,
             None => {
-                let pem = keys::new_key().map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
+                let pem = keys::new_key().map_err(|why| OrderError::new(RenewalFailure::Refused, why))?;
                 self.vault.keep_account_key(&pem).map_err(|error| not_saved(&error))?;
                 pem
             }
         };
         let unusable =
-            |why: String| Fault::new(RenewalFailure::Refused, format!("acme/account.key can't be used: {why}"));
+            |why: String| OrderError::new(RenewalFailure::Refused, format!("acme/account.key can't be used: {why}"));
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| unusable(format!("{error:?}")))?;
         let key = Key::from_pkcs8_der(der.clone_key()).map_err(|error| unusable(error.to_string()))?;
         let builder = Account::builder_with_http(Box::new(self.http.clone()));
@@ -131,7 +132,7 @@ impl Acme {
         &self,
         account: &Account,
         names: &[String],
-    ) -> Result<(instant_acme::Order, String), Fault> {
+    ) -> Result<(instant_acme::Order, String), OrderError> {
         let directory = self.settings.directory.as_str();
         if let Some(kept) = self.vault.order() {
             let held = std::fs::read_to_string(self.vault.certificate()).unwrap_or_default();
@@ -156,7 +157,7 @@ impl Acme {
         }
         let identifiers: Vec<_> = names.iter().cloned().map(Identifier::Dns).collect();
         let order = account.new_order(&NewOrder::new(&identifiers)).await?;
-        let key = keys::new_key().map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
+        let key = keys::new_key().map_err(|why| OrderError::new(RenewalFailure::Refused, why))?;
         let (directory, url) = (directory.to_owned(), order.url().to_owned());
         let begun = vault::Order { directory, names: names.to_vec(), url, key };
         self.vault.keep_order(&begun).map_err(|error| not_saved(&error))?;
@@ -164,7 +165,7 @@ impl Acme {
     }
 
     /// Proves every name that is not proven yet.
-    async fn prove(&self, order: &mut instant_acme::Order, way: ProofMethod) -> Result<(), Fault> {
+    async fn prove(&self, order: &mut instant_acme::Order, way: ProofMethod) -> Result<(), OrderError> {
         let mut given = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -173,9 +174,9 @@ impl Acme {
                 continue;
             }
             let name = authorization.identifier().to_string();
-            let mut challenge = authorization.challenge(way.challenge()).ok_or_else(|| Fault {
+            let mut challenge = authorization.challenge(way.challenge()).ok_or_else(|| OrderError {
                 unproven: vec![name.clone()],
-                ..Fault::new(RenewalFailure::Refused, format!("{name} can't be proven by {}", way.as_str()))
+                ..OrderError::new(RenewalFailure::Refused, format!("{name} can't be proven by {}", way.as_str()))
             })?;
             let token = challenge.token.clone();
             given.push(self.give(way, name, token, &challenge.key_authorization())?);
@@ -195,12 +196,12 @@ impl Acme {
         name: String,
         token: String,
         key: &KeyAuthorization,
-    ) -> Result<PublishedProof, Fault> {
+    ) -> Result<PublishedProof, OrderError> {
         let proof = match way {
             ProofMethod::Http => ChallengeProof::Answer { token, answer: key.as_str().to_owned() },
             ProofMethod::TlsAlpn => {
                 let certificate = keys::proof(&name, key.digest().as_ref());
-                let certificate = certificate.map_err(|why| Fault::new(RenewalFailure::Refused, why))?;
+                let certificate = certificate.map_err(|why| OrderError::new(RenewalFailure::Refused, why))?;
                 ChallengeProof::Certificate { name, certificate }
             }
         };
@@ -209,7 +210,7 @@ impl Acme {
 }
 
 /// Returns the names that the authority could not validate, and why. `error` is the error of the whole order.
-async fn unproven(order: &mut instant_acme::Order, way: ProofMethod, error: Option<Error>) -> Fault {
+async fn unproven(order: &mut instant_acme::Order, way: ProofMethod, error: Option<Error>) -> OrderError {
     let (mut unproven, mut whys) = (Vec::new(), Vec::new());
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -223,11 +224,11 @@ async fn unproven(order: &mut instant_acme::Order, way: ProofMethod, error: Opti
         unproven.push(name);
     }
     if whys.is_empty() {
-        let silent = || Fault::new(RenewalFailure::Refused, "the authority ended the order without a reason");
-        return error.map_or_else(silent, Fault::from);
+        let silent = || OrderError::new(RenewalFailure::Refused, "the authority ended the order without a reason");
+        return error.map_or_else(silent, OrderError::from);
     }
     let why = format!("not proven by {}: {}", way.as_str(), whys.join("; "));
-    Fault { unproven, ..Fault::new(RenewalFailure::Refused, why) }
+    OrderError { unproven, ..OrderError::new(RenewalFailure::Refused, why) }
 }
 
 impl ProofMethod {
@@ -240,17 +241,20 @@ impl ProofMethod {
 }
 
 /// The failure of a data directory that can't be written. The authority is not at fault.
-pub(super) fn not_saved(error: &std::io::Error) -> Fault {
-    Fault::new(RenewalFailure::Unreached, format!("could not write the folder acme of the data directory: {error}"))
+pub(super) fn not_saved(error: &std::io::Error) -> OrderError {
+    OrderError::new(
+        RenewalFailure::Unreached,
+        format!("could not write the folder acme of the data directory: {error}"),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(problem: serde_json::Value) -> Fault {
+    fn refused(problem: serde_json::Value) -> OrderError {
         let names = ["example.com", "mail.example.com", "bounces.example.com"].map(str::to_owned);
-        Fault::from(Error::Api(serde_json::from_value(problem).unwrap())).blaming(&names)
+        OrderError::from(Error::Api(serde_json::from_value(problem).unwrap())).blaming(&names)
     }
 
     #[test]
@@ -274,9 +278,9 @@ mod tests {
 
     #[test]
     fn an_internal_error_of_the_authority_blames_no_name() {
-        let trouble = refused(serde_json::json!({
+        let cli_error = refused(serde_json::json!({
             "type": "urn:ietf:params:acme:error:serverInternal", "detail": "while looking up mail.example.com",
         }));
-        assert!(trouble.unproven.is_empty() && trouble.setback == RenewalFailure::Unreached);
+        assert!(cli_error.unproven.is_empty() && cli_error.setback == RenewalFailure::Unreached);
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct Subject<'a> {
 
 /// Sends reports.
 pub struct Reporter {
-    near: Arc<TimerCache>,
+    timers: Arc<TimerCache>,
     transmitter: Transmitter,
     turns: Arc<Semaphore>,
     receiver: watch::Sender<Option<SocketAddr>>,
@@ -66,16 +66,16 @@ pub(super) struct ReportPermit {
 }
 
 impl Reporter {
-    /// Creates a reporter that holds `near` while a report is in progress. Reports wait until [`open`](Self::open) sets
+    /// Creates a reporter that holds `timers` during a report. Reports wait until [`open`](Self::open) sets
     /// the receiver.
     ///
     /// # Errors
     /// TLS can't be set up.
-    pub fn new(near: Arc<TimerCache>) -> Result<Self, rustls::Error> {
+    pub fn new(timers: Arc<TimerCache>) -> Result<Self, rustls::Error> {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         // Our own receiver on loopback: its certificate needs no verification.
         let transmitter = Transmitter::new(RootCertStore::empty())?;
-        Ok(Self { near, transmitter, turns, receiver: watch::Sender::new(None) })
+        Ok(Self { timers, transmitter, turns, receiver: watch::Sender::new(None) })
     }
 
     /// Sends reports to `receiver` from now on.
@@ -85,7 +85,7 @@ impl Reporter {
 
     /// Waits for a permit. Call it before the message is acknowledged: after that, the virtual clock may advance.
     pub(super) async fn turn(&self) -> ReportPermit {
-        let hold = self.near.hold();
+        let hold = self.timers.hold();
         ReportPermit { _permit: Arc::clone(&self.turns).acquire_owned().await.ok(), _hold: hold }
     }
 

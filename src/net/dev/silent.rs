@@ -20,12 +20,12 @@ pub(super) struct SilentListener {
 }
 
 impl SilentListener {
-    /// Listens at a loopback port that the system chooses. Each connection is closed after `patience` of real time.
-    pub(super) async fn bind(greeting: &str, patience: Duration) -> io::Result<Self> {
+    /// Listens at a loopback port that the system chooses. Each connection is closed after `max_wait` of real time.
+    pub(super) async fn bind(greeting: &str, max_wait: Duration) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let greeting = format!("220 {greeting}\r\n").into();
-        Ok(Self { address, accepting: tokio::spawn(accept(listener, greeting, patience)) })
+        Ok(Self { address, accepting: tokio::spawn(accept(listener, greeting, max_wait)) })
     }
 
     pub(super) const fn local_addr(&self) -> SocketAddr {
@@ -39,7 +39,7 @@ impl Drop for SilentListener {
     }
 }
 
-async fn accept(listener: TcpListener, greeting: Arc<str>, patience: Duration) {
+async fn accept(listener: TcpListener, greeting: Arc<str>, max_wait: Duration) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
@@ -52,7 +52,7 @@ async fn accept(listener: TcpListener, greeting: Arc<str>, patience: Duration) {
         connections.spawn(async move {
             let _permit = permit;
             // Errors are ignored: no answer is sent either way.
-            let _ = tokio::time::timeout(patience, keep_silent(stream, &greeting)).await;
+            let _ = tokio::time::timeout(max_wait, keep_silent(stream, &greeting)).await;
         });
     }
 }

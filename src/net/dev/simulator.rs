@@ -90,7 +90,7 @@ impl Simulator {
             Some(Ok(Outcome::Full)) => Answer::new(452, "4.2.2", format!("<{recipient}> mailbox full, over quota")),
             Some(Ok(Outcome::Deferred)) => {
                 if self.remembered().puts_off(key(mail_from, recipient)) {
-                    put_off(recipient)
+                    defer_mail(recipient)
                 } else {
                     ok
                 }
@@ -134,7 +134,7 @@ fn blocked() -> Answer {
         .and("See https://simulator.test/blocked for more information.")
 }
 
-fn put_off(recipient: &Path) -> Answer {
+fn defer_mail(recipient: &Path) -> Answer {
     Answer::new(451, "4.7.1", format!("<{recipient}>: Recipient address rejected: Greylisted, please try again later"))
 }
 

@@ -79,22 +79,22 @@ impl LookupResult {
 
 /// An answer and its lifetime.
 pub(super) struct TimedResult {
-    pub(super) told: LookupResult,
+    pub(super) result: LookupResult,
     pub(super) ttl: Duration,
 }
 
 impl TimedResult {
     pub(super) fn failed(why: impl fmt::Display) -> Self {
         let unknown = Unknown::Failed(why.to_string().into());
-        Self { told: LookupResult::insecure(Answer::Unknown(unknown)), ttl: FAILURE_TTL }
+        Self { result: LookupResult::insecure(Answer::Unknown(unknown)), ttl: FAILURE_TTL }
     }
 
     /// Returns the answer for a query that was not sent. It is not cached, so the next caller tries again.
     pub(super) const fn unasked() -> Self {
-        Self { told: LookupResult::insecure(Answer::Unknown(Unknown::Unasked)), ttl: Duration::ZERO }
+        Self { result: LookupResult::insecure(Answer::Unknown(Unknown::Unasked)), ttl: Duration::ZERO }
     }
 
     pub(super) const fn is_failed(&self) -> bool {
-        matches!(self.told.answer, Answer::Unknown(_))
+        matches!(self.result.answer, Answer::Unknown(_))
     }
 }

@@ -39,7 +39,7 @@ struct State {
 }
 
 struct Entry {
-    told: LookupResult,
+    result: LookupResult,
     end: Duration,
     /// Key of this entry in [`State::by_use`].
     used: u64,
@@ -65,12 +65,12 @@ impl Cache {
     {
         loop {
             match self.turn(question) {
-                CacheStep::Known(told) => return told,
+                CacheStep::Known(result) => return result,
                 CacheStep::Ask(flight) => return flight.land(ask().await),
                 CacheStep::Wait(mut landing) => {
-                    let landed = landing.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
-                    if let Some(told) = landed {
-                        return told;
+                    let landed = landing.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
+                    if let Some(result) = landed {
+                        return result;
                     }
                 }
             }
@@ -80,8 +80,8 @@ impl Cache {
     fn turn(&self, question: &Question) -> CacheStep<'_> {
         let now = self.clock.monotonic();
         let mut state = self.state();
-        if let Some(told) = state.known(question, now) {
-            return CacheStep::Known(told);
+        if let Some(result) = state.known(question, now) {
+            return CacheStep::Known(result);
         }
         if let Some(landing) = state.flights.get(question) {
             return CacheStep::Wait(landing.clone());
@@ -106,16 +106,16 @@ impl State {
             self.by_use.insert(self.last_use, question);
         }
         entry.used = self.last_use;
-        Some(entry.told.clone())
+        Some(entry.result.clone())
     }
 
-    fn keep(&mut self, question: Question, told: LookupResult, end: Duration, bytes_max: usize) {
+    fn keep(&mut self, question: Question, result: LookupResult, end: Duration, bytes_max: usize) {
         self.remove(&question);
         self.last_use += 1;
-        let bytes = question.bytes() + told.bytes() + ENTRY_BYTES;
+        let bytes = question.bytes() + result.bytes() + ENTRY_BYTES;
         self.bytes += bytes;
         self.by_use.insert(self.last_use, question.clone());
-        self.entries.insert(question, Entry { told, end, used: self.last_use, bytes });
+        self.entries.insert(question, Entry { result, end, used: self.last_use, bytes });
         while self.bytes > bytes_max {
             let Some((_, oldest)) = self.by_use.first_key_value() else { break };
             let oldest = oldest.clone();
@@ -142,10 +142,10 @@ impl Flight<'_> {
     fn land(self, answered: TimedResult) -> LookupResult {
         let end = self.cache.clock.monotonic() + answered.ttl;
         if !answered.ttl.is_zero() {
-            self.cache.state().keep(self.question.clone(), answered.told.clone(), end, self.cache.bytes_max);
+            self.cache.state().keep(self.question.clone(), answered.result.clone(), end, self.cache.bytes_max);
         }
-        self.announce.send_replace(Some(answered.told.clone()));
-        answered.told
+        self.announce.send_replace(Some(answered.result.clone()));
+        answered.result
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn answered(text: &str, secs: u64) -> TimedResult {
-        TimedResult { told: answer(text), ttl: Duration::from_secs(secs) }
+        TimedResult { result: answer(text), ttl: Duration::from_secs(secs) }
     }
 
     fn answer(text: &str) -> LookupResult {

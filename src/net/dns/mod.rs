@@ -158,7 +158,7 @@ impl Shared {
     }
 
     async fn ask_now(&self, name: &str, kind: Kind) -> LookupResult {
-        self.asker.ask(&Question::new(name, kind)).await.told
+        self.asker.ask(&Question::new(name, kind)).await.result
     }
 
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[RecordData]>, LookupFailure> {
@@ -189,18 +189,18 @@ async fn first_decides(
 ) -> (LookupResult, LookupResult) {
     let (mut first, mut second) = (pin!(first), pin!(second));
     let mut early = None;
-    let told = loop {
+    let found = loop {
         tokio::select! {
-            told = &mut first => break told,
-            told = &mut second, if early.is_none() => early = Some(told),
+            found = &mut first => break found,
+            found = &mut second, if early.is_none() => early = Some(found),
         }
     };
-    let late = match (early, &told.answer) {
+    let late = match (early, &found.answer) {
         (Some(early), _) => early,
         (None, Answer::Found(_)) => timeout(grace, second).await.unwrap_or_else(|_| LookupResult::insecure(silent())),
         (None, Answer::NoData | Answer::NoName | Answer::Unknown(_)) => second.await,
     };
-    (told, late)
+    (found, late)
 }
 
 fn silent() -> Answer {
@@ -238,7 +238,7 @@ impl HostAnswer {
 
     /// Returns why some addresses may be missing. A lookup that was not made comes first, since it can be repeated.
     fn unknown(&self) -> Option<&Unknown> {
-        let both = [&self.v4, &self.v6].into_iter().filter_map(|told| match &told.answer {
+        let both = [&self.v4, &self.v6].into_iter().filter_map(|result| match &result.answer {
             Answer::Unknown(unknown) => Some(unknown),
             Answer::Found(_) | Answer::NoData | Answer::NoName => None,
         });
@@ -247,13 +247,13 @@ impl HostAnswer {
 
     /// Returns whether DNSSEC validated every address.
     fn is_secure(&self) -> bool {
-        let mut found = [&self.v4, &self.v6].into_iter().filter(|told| matches!(told.answer, Answer::Found(_)));
-        found.all(|told| told.trust == Trust::Secure)
+        let mut found = [&self.v4, &self.v6].into_iter().filter(|result| matches!(result.answer, Answer::Found(_)));
+        found.all(|result| result.trust == Trust::Secure)
     }
 
     /// Returns the name that holds the addresses, if aliases led there.
     fn alias(&self) -> Option<&str> {
-        [&self.v4, &self.v6].into_iter().find_map(|told| match &told.answer {
+        [&self.v4, &self.v6].into_iter().find_map(|result| match &result.answer {
             Answer::Found(facts) => facts.iter().find_map(RecordData::alias),
             Answer::NoData | Answer::NoName | Answer::Unknown(_) => None,
         })
@@ -313,9 +313,9 @@ impl Resolve for Resolver {
 
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async move {
-            let told = self.0.ask(name, Kind::Tlsa).await;
-            let facts = facts(told.answer)?;
-            match told.trust {
+            let found = self.0.ask(name, Kind::Tlsa).await;
+            let facts = facts(found.answer)?;
+            match found.trust {
                 Trust::Secure => Ok(facts.iter().filter_map(RecordData::tlsa).cloned().collect()),
                 Trust::Insecure => Err(LookupFailure::Absent),
             }

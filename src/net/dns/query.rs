@@ -153,14 +153,14 @@ impl QueryClient {
     pub(super) async fn ask(&self, question: &Question) -> TimedResult {
         let Ok(mut name) = Name::from_ascii(&*question.name) else {
             // A name that does not fit into a query can't exist.
-            return TimedResult { told: LookupResult::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
+            return TimedResult { result: LookupResult::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
         };
         // No search domains: the names are fully qualified.
         name.set_fqdn(true);
         let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
         // The wait for a permit is limited to the time of the tries themselves.
-        let patience = self.try_timeout * u32::try_from(tries).unwrap_or(1);
-        let asked = self.places.ask(patience, self.ask_in_turn(&name, question.kind, tries)).await;
+        let max_wait = self.try_timeout * u32::try_from(tries).unwrap_or(1);
+        let asked = self.places.ask(max_wait, self.ask_in_turn(&name, question.kind, tries)).await;
         asked.unwrap_or_else(|NoPlace| TimedResult::unasked())
     }
 
@@ -257,7 +257,7 @@ fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> TimedResult {
     let shortest = lookup.answers().iter().map(|record| believable(record.ttl)).min().unwrap_or_default();
     let ttl = shortest.clamp(TTL_MIN, TTL_MAX);
     let answer = if facts.is_empty() { Answer::NoData } else { Answer::Found(facts.into()) };
-    TimedResult { told: LookupResult { answer, trust }, ttl }
+    TimedResult { result: LookupResult { answer, trust }, ttl }
 }
 
 /// Keeps the best exchanges. Among those with equal preference the choice is stable, so that a domain's site stays the
@@ -302,7 +302,7 @@ fn nothing(code: ResponseCode, ttl: Option<u32>, trust: Trust) -> Option<TimedRe
         _ => return None,
     };
     let ttl = ttl.map_or(TTL_MIN, believable).clamp(TTL_MIN, NEGATIVE_TTL_MAX);
-    Some(TimedResult { told: LookupResult { answer, trust }, ttl })
+    Some(TimedResult { result: LookupResult { answer, trust }, ttl })
 }
 
 /// Returns the negative TTL of RFC 2308 5. Validating resolvers leave it out.

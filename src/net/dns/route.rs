@@ -47,10 +47,10 @@ enum HostLookup {
 
 /// Returns the mail servers of `domain`, in the order to try.
 pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<MailHost>, RouteFailure> {
-    let told = shared.ask(domain.as_str(), Kind::Mx).await;
-    let exchanges = match told.answer {
-        Answer::Found(facts) => ordered(&facts, told.trust, &*shared.entropy)?,
-        Answer::NoData => vec![Exchange { preference: 0, name: domain.as_str().to_owned(), trust: told.trust }],
+    let found = shared.ask(domain.as_str(), Kind::Mx).await;
+    let exchanges = match found.answer {
+        Answer::Found(facts) => ordered(&facts, found.trust, &*shared.entropy)?,
+        Answer::NoData => vec![Exchange { preference: 0, name: domain.as_str().to_owned(), trust: found.trust }],
         Answer::NoName => return Err(RouteFailure::NoSuchDomain),
         Answer::Unknown(unknown) => return Err(unknown.into()),
     };
@@ -74,9 +74,9 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
 
 /// Returns the names of all mail servers of `domain`, sorted.
 pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<String>, RouteFailure> {
-    let told = shared.ask(domain.as_str(), Kind::Mx).await;
-    let exchanges = match told.answer {
-        Answer::Found(facts) => ordered(&facts, told.trust, &*shared.entropy)?,
+    let found = shared.ask(domain.as_str(), Kind::Mx).await;
+    let exchanges = match found.answer {
+        Answer::Found(facts) => ordered(&facts, found.trust, &*shared.entropy)?,
         Answer::NoData => return Ok(vec![domain.as_str().to_owned()]),
         Answer::NoName => return Err(RouteFailure::NoSuchDomain),
         Answer::Unknown(unknown) => return Err(unknown.into()),
@@ -117,8 +117,8 @@ fn ordered(facts: &[RecordData], trust: Trust, entropy: &dyn Entropy) -> Result<
 /// Fisher-Yates shuffle.
 fn shuffle<T>(items: &mut [T], entropy: &dyn Entropy) {
     for last in (1..items.len()).rev() {
-        let chance = u64::from_le_bytes(entropy::bytes(entropy));
-        let chosen = usize::try_from(chance % (last as u64 + 1)).unwrap_or(last);
+        let random = u64::from_le_bytes(entropy::bytes(entropy));
+        let chosen = usize::try_from(random % (last as u64 + 1)).unwrap_or(last);
         items.swap(last, chosen);
     }
 }

@@ -146,7 +146,7 @@ fn move_bytes(wire: &mut Option<Pin<Box<Wire>>>, context: &mut Context<'_>) {
 /// Connects to the first of `addresses` that answers. They are tried in order, each with a head start over the next.
 ///
 /// # Errors
-/// That of the last address that failed.
+/// Error of the last address that failed.
 pub(in crate::net) async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut left = addresses.into_iter();
     let mut trying = JoinSet::new();

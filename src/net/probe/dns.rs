@@ -229,9 +229,9 @@ mod tests {
             message.add_answer(record(RData::A(A::new(192, 0, 2, 7))));
             message.add_answer(record(RData::TXT(TXT::new(vec!["not asked for".to_owned()]))));
         });
-        let told = probe.await.ask("a.test", ProbeType::A).await.unwrap();
-        assert_eq!((told.records, told.is_validated, told.signed), (vec!["192.0.2.7".to_owned()], true, None));
-        assert_eq!(told.server.ip(), IpAddr::from([127, 0, 0, 1]));
+        let answer = probe.await.ask("a.test", ProbeType::A).await.unwrap();
+        assert_eq!((answer.records, answer.is_validated, answer.signed), (vec!["192.0.2.7".to_owned()], true, None));
+        assert_eq!(answer.server.ip(), IpAddr::from([127, 0, 0, 1]));
     }
 
     #[tokio::test]

@@ -14,9 +14,9 @@ const LINE_BYTES: usize = 512;
 /// Returns the greeting of the server at `address` without its line end. Connects from `source`, if given.
 ///
 /// # Errors
-/// Those of the connection; `TimedOut` after `patience`.
-pub async fn greeting(address: SocketAddr, source: Option<IpAddr>, patience: Duration) -> io::Result<String> {
-    timeout(patience, greeted(address, source)).await?
+/// Those of the connection; `TimedOut` after `max_wait`.
+pub async fn greeting(address: SocketAddr, source: Option<IpAddr>, max_wait: Duration) -> io::Result<String> {
+    timeout(max_wait, greeted(address, source)).await?
 }
 
 async fn greeted(address: SocketAddr, source: Option<IpAddr>) -> io::Result<String> {
@@ -58,8 +58,8 @@ mod tests {
     #[tokio::test]
     async fn a_greeting_is_one_line_and_a_silent_server_times_out() {
         let address = listening(b"220 mx.test ESMTP\r\n250 more\r\n").await;
-        let patience = Duration::from_secs(20);
-        assert_eq!(greeting(address, None, patience).await.unwrap(), "220 mx.test ESMTP");
+        let max_wait = Duration::from_secs(20);
+        assert_eq!(greeting(address, None, max_wait).await.unwrap(), "220 mx.test ESMTP");
         let silent = listening(b"").await;
         let waited = greeting(silent, Some(IpAddr::from([127, 0, 0, 1])), Duration::from_millis(20)).await;
         assert_eq!(waited.unwrap_err().kind(), io::ErrorKind::TimedOut);

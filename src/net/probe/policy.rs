@@ -28,7 +28,7 @@ pub struct PolicyHost<'a> {
 ///
 /// # Errors
 /// There is none. The error is a sentence.
-pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Duration) -> Result<String, String> {
+pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, max_wait: Duration) -> Result<String, String> {
     let name = format!("mta-sts.{}", host.domain);
     let addresses: Vec<_> = host.addresses.iter().map(|address| SocketAddr::new(*address, host.port)).collect();
     let client = Client::builder()
@@ -36,7 +36,7 @@ pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Durati
         .https_only(true)
         .redirect(Policy::none())
         .no_proxy()
-        .timeout(patience)
+        .timeout(max_wait)
         .resolve_to_addrs(&name, &addresses)
         .build()
         .map_err(|error| failure_text(&error))?;

@@ -51,12 +51,12 @@ pub enum SubmissionFault {
 ///
 /// # Errors
 /// The first error found.
-pub async fn look(host: &SubmissionHost<'_>, roots: RootCertStore, patience: Duration) -> Result<(), SubmissionFault> {
-    let silent = || SubmissionFault::NotSmtp(host.address, format!("no answer within {} s", patience.as_secs()));
-    let connecting = timeout(patience, TcpStream::connect(host.address)).await;
+pub async fn look(host: &SubmissionHost<'_>, roots: RootCertStore, max_wait: Duration) -> Result<(), SubmissionFault> {
+    let silent = || SubmissionFault::NotSmtp(host.address, format!("no answer within {} s", max_wait.as_secs()));
+    let connecting = timeout(max_wait, TcpStream::connect(host.address)).await;
     let stream = connecting.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
     let stream = stream.map_err(|error| SubmissionFault::Unreachable(host.address, error.to_string()))?;
-    timeout(patience, talk(host, stream, roots)).await.map_err(|_| silent())?
+    timeout(max_wait, talk(host, stream, roots)).await.map_err(|_| silent())?
 }
 
 async fn talk(host: &SubmissionHost<'_>, mut stream: TcpStream, roots: RootCertStore) -> Result<(), SubmissionFault> {

@@ -130,8 +130,8 @@ async fn a_service_that_does_not_answer_in_time_leaves_the_call_in_doubt() {
 async fn plain_http_goes_only_to_this_machine_and_to_allowed_networks() {
     let server = Server::start().await;
     server.answer(404, "", "");
-    let near = bucket_of(settings(&format!("http://near.example:{}", server.address.port())));
-    assert_eq!(near.read("log/1").await, Ok(None));
+    let bucket = bucket_of(settings(&format!("http://near.example:{}", server.address.port())));
+    assert_eq!(bucket.read("log/1").await, Ok(None));
     let far = bucket_of(settings("http://far.example")).read("log/1").await.unwrap_err();
     assert!(far.kind == BucketErrorKind::Unreachable && far.message.contains("plain http is only allowed"), "{far}");
     let may = |endpoint: &str, allow: &[Network]| may_speak_http(&endpoint.parse().unwrap(), allow).is_ok();

@@ -176,9 +176,9 @@ impl World {
     /// Records the end of a message's delivery attempt.
     async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
-        let (account, chance, others, provider) = (self.account, [0; 4], Vec::new(), None);
+        let (account, random, others, provider) = (self.account, [0; 4], Vec::new(), None);
         let transcript = Some(TRANSCRIPT.to_owned());
-        let op = SettleTransfer { account, message, due, end, facts, chance, others, provider, transcript };
+        let op = SettleTransfer { account, message, due, end, facts, random, others, provider, transcript };
         self.engine.store.commit(op).await.unwrap();
     }
 }

@@ -37,7 +37,7 @@ impl Client {
             return self.log_in(now);
         }
         if !self.capabilities.starttls {
-            return self.go_on_in_clear("the server does not offer STARTTLS", now);
+            return self.continue_unencrypted("the server does not offer STARTTLS", now);
         }
         self.out.extend_from_slice(b"STARTTLS\r\n");
         self.due = now + self.settings.deadlines.starttls;
@@ -54,7 +54,7 @@ impl Client {
         if self.tls.is_some() {
             return self.log_in(now);
         }
-        self.go_on_in_clear("the server does not support EHLO or STARTTLS", now);
+        self.continue_unencrypted("the server does not support EHLO or STARTTLS", now);
     }
 
     pub(super) fn starttls_answered(&mut self, reply: &Reply, now: Duration) {
@@ -62,12 +62,12 @@ impl Client {
         if reply.is_positive() {
             self.state = State::Handshake;
         } else {
-            self.go_on_in_clear(&format!("the server refused STARTTLS: {}", reply.text()), now);
+            self.continue_unencrypted(&format!("the server refused STARTTLS: {}", reply.text()), now);
         }
     }
 
     /// Continues without TLS, unless TLS is required.
-    fn go_on_in_clear(&mut self, why: &str, now: Duration) {
+    fn continue_unencrypted(&mut self, why: &str, now: Duration) {
         match self.settings.starttls {
             StartTls::WhereOffered | StartTls::Never => self.log_in(now),
             StartTls::Required => {

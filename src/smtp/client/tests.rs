@@ -171,7 +171,7 @@ fn required_starttls_reveals_nothing_of_the_message_without_tls() {
         let outcome = scene.outcome();
         assert_eq!(outcome.phase, Phase::StartTls);
         let fault = TlsFault::StartTlsNotSupported;
-        assert!(matches!(outcome.ending, Ending::PolicyFailed { fault: told, .. } if told == fault), "{outcome:?}");
+        assert!(matches!(outcome.ending, Ending::PolicyFailed { fault: found, .. } if found == fault), "{outcome:?}");
         assert!(!scene.client.is_reusable());
     }
 }

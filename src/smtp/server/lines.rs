@@ -64,7 +64,7 @@ impl ServerSession {
 
     fn take_whole_line(&mut self, line: &[u8]) {
         if let Stage::Exchange(exchange) = self.stage {
-            return self.go_on_with_login(exchange.go_on(line));
+            return self.continue_login(exchange.continue_with(line));
         }
         let parsed = match (&self.config.door, submitted::auth_argument(line)) {
             (ServerKind::Inbound, _) => Command::parse(line),

@@ -37,12 +37,12 @@ impl ServerSession {
         } else if self.transaction.is_some() {
             self.fault(&Answer::new(503, "5.5.1", "Log in before MAIL"));
         } else {
-            self.go_on_with_login(sasl::begin(argument));
+            self.continue_login(sasl::begin(argument));
         }
     }
 
     /// Handles the next step of the exchange.
-    pub(super) fn go_on_with_login(&mut self, step: Result<sasl::Step, SaslFault>) {
+    pub(super) fn continue_login(&mut self, step: Result<sasl::Step, SaslFault>) {
         match step {
             Ok(sasl::Step::Challenge(text, exchange)) => {
                 self.stage = Stage::Exchange(exchange);

@@ -82,7 +82,7 @@ pub(super) fn begin(argument: &[u8]) -> Result<Step, SaslFault> {
 
 impl Exchange {
     /// Handles the client's next line, without its CR LF.
-    pub(super) fn go_on(self, line: &[u8]) -> Result<Step, SaslFault> {
+    pub(super) fn continue_with(self, line: &[u8]) -> Result<Step, SaslFault> {
         match line.trim_ascii() {
             b"*" => Err(SaslFault::Cancelled),
             line => self.take(&decoded(line)?),
@@ -133,12 +133,12 @@ mod tests {
         let plain = base64("other\0postrider\0pr_key");
         assert_eq!(outcome(begin(&[b"PLAIN ", plain.as_slice()].concat())), "password pr_key");
         assert_eq!(outcome(begin(b"plain")), "334  Plain");
-        assert_eq!(outcome(Exchange::Plain.go_on(&plain)), "password pr_key");
+        assert_eq!(outcome(Exchange::Plain.continue_with(&plain)), "password pr_key");
         assert_eq!(outcome(begin(b"Login")), "334 VXNlcm5hbWU6 Username");
         assert_eq!(outcome(begin(&[b"LOGIN ", base64("me").as_slice()].concat())), "334 UGFzc3dvcmQ6 Password");
         assert_eq!(outcome(begin(b"LOGIN =")), "334 UGFzc3dvcmQ6 Password");
-        assert_eq!(outcome(Exchange::Username.go_on(b"")), "334 UGFzc3dvcmQ6 Password");
-        assert_eq!(outcome(Exchange::Password.go_on(&base64("pr_key"))), "password pr_key");
+        assert_eq!(outcome(Exchange::Username.continue_with(b"")), "334 UGFzc3dvcmQ6 Password");
+        assert_eq!(outcome(Exchange::Password.continue_with(&base64("pr_key"))), "password pr_key");
     }
 
     #[test]
@@ -157,8 +157,8 @@ mod tests {
             assert_eq!(outcome(begin(argument)), expected, "{:?}", String::from_utf8_lossy(argument));
         }
         for exchange in [Exchange::Plain, Exchange::Username, Exchange::Password] {
-            assert_eq!(outcome(exchange.go_on(b"*")), "Cancelled");
-            assert_eq!(outcome(exchange.go_on(b"?")), "NotBase64");
+            assert_eq!(outcome(exchange.continue_with(b"*")), "Cancelled");
+            assert_eq!(outcome(exchange.continue_with(b"?")), "NotBase64");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The mail transaction of a session (RFC 5321 3.3): MAIL, RCPT, DATA and the message, and the caller's answers.
 
-use super::data::{DataReader, Fault, LineEnds};
+use super::data::{DataReader, DataRefusal, LineEnds};
 use super::{
     Answer, LoginRule, Path, ReceivedMessage, RecipientQuestion, Sender, SenderQuestion, ServerKind, ServerSession,
     Stage, SubmissionRules,
@@ -227,15 +227,17 @@ impl ServerSession {
         Answer::new(552, "5.3.4", text)
     }
 
-    fn refuse_message(&mut self, fault: Fault) {
+    fn refuse_message(&mut self, fault: DataRefusal) {
         let enhanced = if self.is_submission() { "5.6.0" } else { "5.5.2" };
         self.conduct.message_came();
         match fault {
-            Fault::TooLarge => self.say(&self.too_large()),
-            Fault::NoMemory => self.say(&Answer::new(451, "4.3.2", "Too many messages in progress, try again later")),
-            Fault::BareLf => self.fault(&Answer::new(550, enhanced, "The message has a LF without CR")),
-            Fault::BareCr => self.fault(&Answer::new(550, enhanced, "The message has a CR without LF")),
-            Fault::LoneDot => {
+            DataRefusal::TooLarge => self.say(&self.too_large()),
+            DataRefusal::NoMemory => {
+                self.say(&Answer::new(451, "4.3.2", "Too many messages in progress, try again later"))
+            }
+            DataRefusal::BareLf => self.fault(&Answer::new(550, enhanced, "The message has a LF without CR")),
+            DataRefusal::BareCr => self.fault(&Answer::new(550, enhanced, "The message has a CR without LF")),
+            DataRefusal::LoneDot => {
                 self.fault(&Answer::new(550, enhanced, "The message has a line of one dot beside a LF without CR"));
             }
         }

@@ -110,7 +110,7 @@ fn an_operators_file_replaces_by_name_and_comes_first() {
 
 #[test]
 fn errors_are_reported_with_their_line() {
-    for (text, told) in [
+    for (text, expected) in [
         ("[[rule]]\nid = \"a\"\nspeed = 1", "line 3"),
         ("\n\nprovider = 1", "line 3"),
         ("[[provider]]\nname = \"a\"\nmx = [\".a.example\"]\nconnections = 0", "line 4"),
@@ -137,6 +137,6 @@ fn errors_are_reported_with_their_line() {
             "line 2: a: one of its examples does not match",
         ),
     ] {
-        assert!(fault(text).contains(told), "{told:?} for {text:?}: {}", fault(text));
+        assert!(fault(text).contains(expected), "{expected:?} for {text:?}: {}", fault(text));
     }
 }

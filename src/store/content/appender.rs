@@ -22,7 +22,7 @@ const BATCH_MAX: usize = 256;
 
 /// Returns how long bodies wait for those that are being signed. The wait grows with their number: each takes a
 /// fraction of a millisecond, and a batch has a fixed price. A single body does not wait.
-fn patience(announced: usize) -> Duration {
+fn batch_wait(announced: usize) -> Duration {
     let each = Duration::from_micros(250) * u32::try_from(announced).unwrap_or(u32::MAX).min(1024);
     if announced == 0 { Duration::ZERO } else { each.clamp(Duration::from_millis(2), Duration::from_millis(8)) }
 }
@@ -81,7 +81,7 @@ impl Appender {
     /// Runs until all senders are dropped.
     pub(in crate::store) fn run(&self, inbox: &Receiver<Append>, writer: &SyncSender<Job>) {
         while let Ok(first) = inbox.recv() {
-            let left = |batch: &[Append]| patience(self.announced.count().saturating_sub(batch.len()));
+            let left = |batch: &[Append]| batch_wait(self.announced.count().saturating_sub(batch.len()));
             let batch = Batcher::new(inbox, BATCH_MAX, left).all(first);
             let _turn = self.health.appender.begin();
             for job in self.append(batch) {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::*;
-use crate::store::disk::simulated::{Fault, Honesty, SimulatedDisk};
+use crate::store::disk::simulated::{Fault, FsyncMode, SimulatedDisk};
 use crate::store::error::OpError;
 use crate::store::op::Op;
 use crate::store::tables::Tables;
@@ -190,7 +190,7 @@ fn a_torn_slot_is_never_reused() {
 
 #[test]
 fn a_failed_sync_is_reported_to_every_later_caller() {
-    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let disk = SimulatedDisk::new(1, FsyncMode::Honored);
     disk.create_directory(Path::new("/content")).unwrap();
     let segment = Segment::new(bucket(0), 0, [7; MasterKey::LENGTH]);
     let file = segment.create(&disk, Path::new("/content")).unwrap();

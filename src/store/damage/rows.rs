@@ -154,9 +154,9 @@ fn a_damaged_timer_does_not_delay_others() {
     test.store().damage_row(Table::Timers, &timers[0].encode());
     let mut test = test;
     test.reopen();
-    let near = std::sync::Arc::clone(test.store().timers());
-    near.refill(START, || test.store().snapshot()).unwrap();
-    let Due { timers: due, .. } = near.take_due(START, 100);
+    let cache = std::sync::Arc::clone(test.store().timers());
+    cache.refill(START, || test.store().snapshot()).unwrap();
+    let Due { timers: due, .. } = cache.take_due(START, 100);
     let transfers: Vec<_> = due.iter().filter(|timer| timer.kind == TimerKind::Transfer).collect();
     assert_eq!(transfers.len(), messages.len(), "the due time comes from the message's row");
 }
@@ -215,9 +215,9 @@ fn a_damaged_housekeeping_timer_fires_unless_its_key_may_be_wrong() {
         test.store().damage_row(Table::Timers, &timer.encode());
     }
     test.reopen();
-    let near = std::sync::Arc::clone(test.store().timers());
-    near.refill(START, || test.store().snapshot()).unwrap();
-    let due = near.take_due(START, 100).timers;
+    let cache = std::sync::Arc::clone(test.store().timers());
+    cache.refill(START, || test.store().snapshot()).unwrap();
+    let due = cache.take_due(START, 100).timers;
     assert!(fires.iter().all(|timer| due.contains(timer)), "{due:?}");
     assert!(stays.iter().all(|timer| !due.contains(timer)), "{due:?}");
 }

@@ -73,8 +73,8 @@ impl Replay {
         if let Some(offset) = self.found.torn_at {
             tracing::warn!(
                 offset,
-                "the last record of the journal is incomplete and is left out; a crash while it was written does that, \
-                 before its operations are acknowledged; only damage after that would have lost one"
+                "the last journal record is incomplete and was skipped; a crash during a write causes this, before the \
+                 record's operations are acknowledged; only later damage to the file could have lost one"
             );
         }
         if self.found.records.is_empty() {

@@ -186,12 +186,9 @@ fn accepting_damage_keeps_earlier_records_and_holds_the_queue() {
     for _ in 0..2 {
         let hold = after.store().restore_hold().unwrap().expect("the queue is on hold");
         assert!(matches!(hold.cause, HoldCause::JournalDamaged { .. }));
-        assert_eq!(after.store().timers_on_hold(&hold).unwrap().messages, 1);
         let accepted = Sender::of(&after, sender.account, sender.domain).accept("new@example.net");
-        assert!(
-            accepted > before && after.store().timers_on_hold(&hold).unwrap().messages == 1,
-            "new mail is not held"
-        );
+        assert!(accepted > before);
+        assert_eq!(after.store().timers_on_hold(&hold).unwrap().messages, 1, "new mail is not held");
         after.reopen();
     }
     let report = {

@@ -130,7 +130,7 @@ fn bring_forward(
     let total = backup::count_rows(&database.begin_read().map_err(StoreError::from)?)?;
     let begun = Copying::resume(database, environment)?;
     if begun.is_none() {
-        check_room(disk, directory)?;
+        check_space(disk, directory)?;
         let file = back_up(database, environment, found, total)?;
         tracing::warn!(
             from = found, to = current, rows = total, backup = %file.display(),
@@ -149,7 +149,7 @@ fn bring_forward(
 
 /// Checks that there is space for a copy of the database and for the compressed backup of its rows, before anything is
 /// written.
-fn check_room(disk: &dyn Disk, directory: &Path) -> Result<(), Failure> {
+fn check_space(disk: &dyn Disk, directory: &Path) -> Result<(), Failure> {
     let database = disk.open(&directory.join(FILE), Opening::Existing)?.length()?;
     let (needed, free) = (database + database / 2, disk.free_bytes(directory)?);
     if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }

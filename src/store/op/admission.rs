@@ -123,7 +123,7 @@ pub struct Admitted {
     pub account: Account,
     /// The sending domain.
     pub domain_id: DomainId,
-    /// That domain.
+    /// The domain's row.
     pub domain: DomainRow,
     /// The quota with this message counted.
     pub quota: Quota,

@@ -47,7 +47,7 @@ pub fn refused(exhausted: &QuotaExhausted) -> Sighting {
 }
 
 /// Returns the sighting for a quota at `now`; `None` if its use is below the warning.
-pub fn standing(quota: &Quota, limits: QuotaLimits, now: Timestamp) -> Option<Sighting> {
+pub fn quota_sighting(quota: &Quota, limits: QuotaLimits, now: Timestamp) -> Option<Sighting> {
     let view = quota.view(limits, now);
     if let Err(exhausted) = quota.check(1, limits, now) {
         return Some(refused(&exhausted));
@@ -98,11 +98,11 @@ mod tests {
         let (limits, now) = (QuotaLimits { per_hour: 10, per_day: 100 }, Timestamp::from_millis(1_700_000_000_000));
         let used = |messages: u64| {
             let quota = (0..messages).fold(Quota::default(), |quota, _| quota.admit(limits, now).unwrap().0);
-            standing(&quota, limits, now).map(|sighting| sighting.severity)
+            quota_sighting(&quota, limits, now).map(|sighting| sighting.severity)
         };
         assert_eq!([used(0), used(9), used(10)], [None, None, Some(Severity::Critical)]);
         let hours = QuotaLimits { per_hour: 1000, per_day: 10 };
         let quota = (0..8).fold(Quota::default(), |quota, _| quota.admit(hours, now).unwrap().0);
-        assert_eq!(standing(&quota, hours, now).map(|sighting| sighting.severity), Some(Severity::Warning));
+        assert_eq!(quota_sighting(&quota, hours, now).map(|sighting| sighting.severity), Some(Severity::Warning));
     }
 }

@@ -77,7 +77,7 @@ mod tests {
             end: TransferEnd::Delivered,
             facts: Default::default(),
             provider: None,
-            chance: [0; 4],
+            random: [0; 4],
             others: vec![],
             transcript: None,
         };

@@ -193,7 +193,7 @@ impl Moving {
                 Ok(None) => {}
                 // One damaged row must not prevent the correction of the others.
                 Err(error @ (StoreError::Row { .. } | StoreError::Damaged { .. })) => {
-                    tracing::error!(%error, "could not move a message's deadline")
+                    tracing::error!(%error, "could not correct a message's deadline; it stays wrong")
                 }
                 Err(error) => return Err(error),
             }

@@ -93,7 +93,7 @@ pub fn count(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Resu
 ///
 /// # Errors
 /// Store errors.
-pub(super) fn room(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Result<u64, StoreError> {
+pub(super) fn remaining(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Result<u64, StoreError> {
     let stored = read.row::<OutstandingRow>(account.as_bytes())?.unwrap_or_default().deliveries;
     let most = count(read, account, endpoint)?.max(stored);
     Ok(OUTSTANDING_DELIVERIES_COUNT.saturating_sub(most))

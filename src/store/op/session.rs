@@ -51,7 +51,7 @@ impl Op for BeginSession {
         if let Some(replaced) = &self.replaces {
             end(tables, replaced)?;
         }
-        make_room(tables, account, id)?;
+        make_space(tables, account, id)?;
         tables.put(&self.key, &self.session);
         tables.put_bytes(Table::SessionsByUser, &schema::session_of_user(account, id, &self.key), Vec::new());
         if self.session.stage == Stage::SignedIn {
@@ -76,7 +76,7 @@ fn new_sign_in(user: &User, session: &Session) -> Sighting {
 }
 
 /// Ends the expired sessions of a user, and the oldest ones if there are too many.
-fn make_room(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
+fn make_space(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
     let mut live: Vec<(Timestamp, SessionKey)> = Vec::new();
     for (key, session) in sessions_of(tables, account, user)? {
         if session.is_live(tables.expiry()) {

@@ -23,7 +23,7 @@ pub struct TooManySuppressions;
 ///
 /// # Errors
 /// Database errors.
-pub fn room(read: &impl Read, account: AccountId) -> Result<u64, StoreError> {
+pub fn remaining(read: &impl Read, account: AccountId) -> Result<u64, StoreError> {
     let row = read.sound_row::<SuppressionCountRow>(account.as_bytes())?.unwrap_or_default();
     Ok(SUPPRESSIONS_COUNT.saturating_sub(row.suppressions))
 }
@@ -34,8 +34,8 @@ pub(super) fn check<'s>(
     account: AccountId,
     list: impl ExactSizeIterator<Item = &'s Suppression>,
 ) -> Result<(), OpError<TooManySuppressions>> {
-    let room = room(read, account)?;
-    if list.len() as u64 <= room {
+    let remaining = remaining(read, account)?;
+    if list.len() as u64 <= remaining {
         return Ok(());
     }
     let mut new = BTreeSet::new();
@@ -45,7 +45,7 @@ pub(super) fn check<'s>(
             new.insert(key);
         }
     }
-    if new.len() as u64 > room { Err(OpError::Refused(TooManySuppressions)) } else { Ok(()) }
+    if new.len() as u64 > remaining { Err(OpError::Refused(TooManySuppressions)) } else { Ok(()) }
 }
 
 /// Counts a new row.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn used(test: &TestStore, account: AccountId) -> u64 {
-        SUPPRESSIONS_COUNT - room(&test.snapshot(), account).unwrap()
+        SUPPRESSIONS_COUNT - remaining(&test.snapshot(), account).unwrap()
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct CountTlsSession {
     pub domain: DomainName,
     /// The policy for which the session counts.
     pub policy_type: PolicyType,
-    /// That policy as text.
+    /// The policy as text.
     pub policy: Vec<String>,
     /// The server; `None` for a fetch of the policy.
     pub host: Option<String>,

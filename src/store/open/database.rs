@@ -47,13 +47,13 @@ pub(in crate::store) fn loss(disk: &dyn Disk, path: &Path) -> io::Result<Option<
     Ok(other.map(|other| format!("it is {state}, and {other:?} beside it belongs to a store")))
 }
 
-/// Opens the database at `path`, or creates it. Waits up to `patience` for another process's lock. Reports a repair to
+/// Opens the database at `path`, or creates it. Waits up to `max_wait` for another process's lock. Reports a repair to
 /// `progress`.
 pub(in crate::store) fn open(
     disk: &dyn Disk,
     path: &Path,
     cache_bytes: usize,
-    patience: Duration,
+    max_wait: Duration,
     progress: &Rc<dyn Fn(StartWork)>,
 ) -> Result<OpenDatabase, OpenError> {
     let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
@@ -63,14 +63,14 @@ pub(in crate::store) fn open(
     if !disk.exists(path) {
         make_database(disk, path)?;
     }
-    let patience = Instant::now() + patience;
+    let deadline = Instant::now() + max_wait;
     loop {
         let mut builder = Database::builder();
         let progress = Rc::clone(progress);
         builder.set_cache_size(cache_bytes).set_repair_callback(move |_| progress(StartWork::Repairing));
         match disk.open_database(path, &builder) {
             Ok(database) => return Ok(OpenDatabase::new(database)),
-            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
+            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < deadline => {
                 thread::sleep(Duration::from_millis(50));
             }
             Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::Locked),

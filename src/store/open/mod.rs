@@ -162,10 +162,10 @@ impl Store {
     pub(super) fn open_within(
         directory: &Path,
         surroundings: Surroundings,
-        patience: Duration,
+        max_wait: Duration,
         options: StartOptions,
     ) -> Result<Self, OpenError> {
-        let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, patience, options)?;
+        let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, max_wait, options)?;
         store.start(workers)?;
         Ok(store)
     }
@@ -176,11 +176,11 @@ impl Store {
         disk: Arc<dyn Disk>,
         directory: &Path,
         surroundings: Surroundings,
-        patience: Duration,
+        max_wait: Duration,
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
         let damaged = |fault| OpenError::Damaged { file: directory.join(FILE), fault };
-        match guarded(|| Self::open_files(disk, directory, surroundings, patience, options)) {
+        match guarded(|| Self::open_files(disk, directory, surroundings, max_wait, options)) {
             Ok(Err(OpenError::Failed(StoreError::Corrupted(fault)))) | Err(fault) => Err(damaged(fault)),
             Ok(Err(OpenError::Failed(error))) if error.is_of_row() => Err(damaged(error.to_string())),
             Ok(opened) => opened,
@@ -191,10 +191,10 @@ impl Store {
         disk: Arc<dyn Disk>,
         directory: &Path,
         surroundings: Surroundings,
-        patience: Duration,
+        max_wait: Duration,
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
-        let Recovered { database, reserve, started_at } = recover(&disk, directory, &surroundings, patience, &options)?;
+        let Recovered { database, reserve, started_at } = recover(&disk, directory, &surroundings, max_wait, &options)?;
         let StartOptions { monotonic, progress, limits, replica, .. } = options;
         let entropy = Arc::clone(&surroundings.entropy);
         let prepared = prepare(&database, &*disk, directory, &*entropy, &*progress)?;

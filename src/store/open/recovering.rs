@@ -22,13 +22,13 @@ pub(super) struct Recovered {
     pub(super) started_at: Timestamp,
 }
 
-/// Opens the database of `directory`, replays the journal and migrates older formats. Waits up to `patience` for
+/// Opens the database of `directory`, replays the journal and migrates older formats. Waits up to `max_wait` for
 /// another process's lock.
 pub(super) fn recover(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     surroundings: &Surroundings,
-    patience: Duration,
+    max_wait: Duration,
     options: &StartOptions,
 ) -> Result<Recovered, OpenError> {
     let StartOptions { progress, limits, .. } = options;
@@ -37,8 +37,8 @@ pub(super) fn recover(
     if restore::is_under_way(&**disk, directory) {
         return Err(OpenError::HalfRestored);
     }
-    reserve::make_room(&**disk, directory, limits);
-    let open = || database::open(&**disk, &directory.join(FILE), limits.cache_bytes, patience, progress);
+    reserve::make_space(&**disk, directory, limits);
+    let open = || database::open(&**disk, &directory.join(FILE), limits.cache_bytes, max_wait, progress);
     let mut database = open()?;
     migrate::refuse_newer(&database, FORMAT)?;
     schema::refuse_renamed(&database)?;

@@ -5,12 +5,12 @@ use super::process::{Clock, OtherWriters, Process};
 use super::start::make;
 use crate::base::time::Timestamp;
 use crate::store::backup::{BackupError, Extent};
-use crate::store::disk::simulated::{Honesty, SimulatedDisk};
+use crate::store::disk::simulated::{FsyncMode, SimulatedDisk};
 use crate::store::limits::Limits;
 
 #[test]
 fn a_backup_reports_a_read_error_or_is_complete() {
-    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let disk = SimulatedDisk::new(1, FsyncMode::Honored);
     let setup = make(&disk, 100);
     let clock = Clock::new(setup.now);
     // Without a cache every page is read.

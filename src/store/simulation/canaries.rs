@@ -15,7 +15,7 @@ use crate::base::id::{AccountId, MessageId};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::content::{InJournal, Place, SealedContent, compression};
-use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use crate::store::disk::{Disk, FileSystem};
 use crate::store::limits::Limits;
 use crate::store::op::accept::Accept;
@@ -45,10 +45,10 @@ struct Planted {
 
 /// Writes two hundred canaries, in three buckets of two segments each.
 fn plant() -> Planted {
-    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let disk = SimulatedDisk::new(1, FsyncMode::Honored);
     let setup = make(&disk, CANARIES);
     let clock = Clock::new(setup.now);
-    let chance = SeededEntropy::new(7);
+    let rng = SeededEntropy::new(7);
     let mut bodies = BTreeMap::new();
     let mut over = setup.now;
     for start in 0..2 {
@@ -58,7 +58,7 @@ fn plant() -> Planted {
         let mut accepting = Vec::new();
         for number in 0..CANARIES / 2 {
             let mut noise = [0; 24];
-            chance.fill(&mut noise);
+            rng.fill(&mut noise);
             let body = format!("canary-{}\r\n", hex::encode(noise)).repeat(1 + number % 5).into_bytes();
             let hour_ms = 3_600_000 * (1 + number as u64 % 3);
             let bucket = Timestamp::from_millis(setup.now.as_millis() / 3_600_000 * 3_600_000 + hour_ms);
@@ -270,12 +270,12 @@ fn no_canary_or_key_survives_power_cuts_during_the_sweep() {
     assert_eq!(before, [CANARIES], "the thief's copy opens while the keys exist");
 
     let clock = Clock::new(planted.over);
-    let whole = planted.disk.copy(2, Honesty::Honest);
+    let whole = planted.disk.copy(2, FsyncMode::Honored);
     assert!(sweep(&whole, &clock, 20));
     planted.is_gone_from(&whole, &pieces, "after an undisturbed sweep");
     let losses = [Loss::Some, Loss::Everything, Loss::Nothing];
     for point in 0..POINTS {
-        let disk = planted.disk.copy(100 + point, Honesty::Honest);
+        let disk = planted.disk.copy(100 + point, FsyncMode::Honored);
         let at = point * whole.operations() / POINTS;
         let loss = losses[usize::try_from(point % 3).unwrap()];
         disk.plan(at, Fault::Off(loss));
@@ -294,7 +294,8 @@ fn no_canary_or_key_survives_power_cuts_during_the_sweep() {
 fn a_repeatedly_interrupted_sweep_completes_and_keeps_unexpired_content() {
     let planted = plant();
     let pieces = planted.pieces();
-    let (disk, clock) = (planted.disk.copy(3, Honesty::Honest), Clock::new(planted.over - Duration::from_secs(3600)));
+    let (disk, clock) =
+        (planted.disk.copy(3, FsyncMode::Honored), Clock::new(planted.over - Duration::from_secs(3600)));
     let is_last = |place: &Place| place.bucket == planted.over;
     let kept = planted.bodies.values().filter(|(place, _)| is_last(place)).count();
     for at in 0_u64.. {

@@ -12,8 +12,8 @@ use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::time::Timestamp;
 use crate::store::content::compression;
 use crate::store::disk::Disk;
-use crate::store::disk::simulated::rng::Chance;
-use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::rng::Rng;
+use crate::store::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use crate::store::limits::Limits;
 use crate::store::open::OpenError;
 use crate::store::testing::message_row;
@@ -42,18 +42,18 @@ struct Carrying {
 
 impl Carrying {
     fn new(seed: u64) -> Self {
-        let disk = SimulatedDisk::new(seed, Honesty::Honest);
+        let disk = SimulatedDisk::new(seed, FsyncMode::Honored);
         let setup = make(&disk, 4 * BODIES);
         let clock = Clock::new(setup.now);
         let mut process = start(&disk, &clock, 2).unwrap();
-        let chance = SeededEntropy::new(7);
+        let rng = SeededEntropy::new(7);
         let first = Timestamp::from_millis((setup.now.as_millis() / 3_600_000 + 1) * 3_600_000);
         let mut pieces = Pieces::default();
         let mut accepting = Vec::new();
         for bucket in [first, first + HOUR] {
             for _ in 0..BODIES {
                 let mut noise = [0; 200];
-                chance.fill(&mut noise);
+                rng.fill(&mut noise);
                 if bucket == first {
                     pieces.add(&noise);
                 }
@@ -145,7 +145,7 @@ struct DirtyJournal {
     disk: SimulatedDisk,
     clock: Clock,
     setup: Setup,
-    chance: Chance,
+    rng: Rng,
     process: Process,
     /// Outstanding answers.
     answers: Vec<Waiting<bool>>,
@@ -157,22 +157,22 @@ struct DirtyJournal {
 
 impl DirtyJournal {
     fn new(seed: u64) -> Self {
-        let disk = SimulatedDisk::new(seed, Honesty::Honest);
+        let disk = SimulatedDisk::new(seed, FsyncMode::Honored);
         let setup = make(&disk, 1000);
         let clock = Clock::new(setup.now);
         let process = Process::start(&disk, &clock, seed).unwrap();
         let journal = Path::new(DIRECTORY).join("journal");
-        let (chance, answers, canaries) = (Chance::new(seed), Vec::new(), Vec::new());
-        Self { disk, clock, setup, chance, process, answers, canaries, journal, looks: 0 }
+        let (rng, answers, canaries) = (Rng::new(seed), Vec::new(), Vec::new());
+        Self { disk, clock, setup, rng, process, answers, canaries, journal, looks: 0 }
     }
 
     fn accept(&mut self) {
-        let word = |chance: &mut Chance| format!("{:016x}{:016x}", chance.next(), chance.next());
+        let word = |rng: &mut Rng| format!("{:016x}{:016x}", rng.next(), rng.next());
         let now = self.clock.now();
-        let hours = self.chance.below(2) + 1;
+        let hours = self.rng.below(2) + 1;
         let bucket = Timestamp::from_millis((now.as_millis() / 3_600_000 + hours) * 3_600_000);
-        let (name, subject) = (word(&mut self.chance), word(&mut self.chance));
-        let body = format!("{}\r\n", word(&mut self.chance)).repeat(1 + self.chance.index(4)).into_bytes();
+        let (name, subject) = (word(&mut self.rng), word(&mut self.rng));
+        let body = format!("{}\r\n", word(&mut self.rng)).repeat(1 + self.rng.index(4)).into_bytes();
         let mut pieces = Pieces::default();
         [name.as_bytes(), subject.as_bytes(), &body].into_iter().for_each(|bytes| pieces.add(bytes));
         pieces.add(&compression::compress(&body)[12..]);
@@ -186,21 +186,21 @@ impl DirtyJournal {
 
     /// Ends the process, with or without a power cut, and starts another.
     fn restart(&mut self) {
-        match self.chance.below(3) {
+        match self.rng.below(3) {
             0 => self.disk.turn_off(Loss::Some),
             1 => self.disk.turn_off(Loss::Everything),
             _ => {}
         }
         self.disk.restart();
         self.answers.clear();
-        self.process = Process::start(&self.disk, &self.clock, self.chance.next()).unwrap();
+        self.process = Process::start(&self.disk, &self.clock, self.rng.next()).unwrap();
     }
 
     fn step(&mut self) {
-        match self.chance.below(8) {
-            0..3 => (0..1 + self.chance.below(3)).for_each(|_| self.accept()),
+        match self.rng.below(8) {
+            0..3 => (0..1 + self.rng.below(3)).for_each(|_| self.accept()),
             3 => self.process.append(),
-            4 => self.process.write(1 + self.chance.index(3)),
+            4 => self.process.write(1 + self.rng.index(3)),
             5 => self.process.settle(),
             6 => self.restart(),
             _ => {

@@ -37,24 +37,24 @@ impl Run {
             return false;
         }
         self.faults_left -= 1;
-        let reach = if attempt > 0 || self.chance.below(4) == 0 { 12 } else { 90 };
-        let after = self.chance.below(reach);
-        let fault = match self.chance.below(16) {
+        let reach = if attempt > 0 || self.rng.below(4) == 0 { 12 } else { 90 };
+        let after = self.rng.below(reach);
+        let fault = match self.rng.below(16) {
             0..4 => Fault::Off(Loss::Everything),
             4..7 => Fault::Off(Loss::Some),
             7 => Fault::Off(Loss::Nothing),
             8..11 => Fault::Error,
             11 => Fault::FullAtSync,
-            12 => Fault::Full(self.chance.below(20)),
+            12 => Fault::Full(self.rng.below(20)),
             13 if self.is_damaging() => Fault::Misdirected,
             13 | 14 => {
-                let point = Point::ALL[self.chance.index(Point::ALL.len())];
-                self.panic = Some((point, self.chance.below(4)));
+                let point = Point::ALL[self.rng.index(Point::ALL.len())];
+                self.panic = Some((point, self.rng.below(4)));
                 self.say(|run| format!("a panic at {:?}", run.panic));
                 return false;
             }
-            15 if self.chance.coin() => {
-                self.read_error = Some(self.chance.below(300));
+            15 if self.rng.coin() => {
+                self.read_error = Some(self.rng.below(300));
                 self.say(|run| format!("a read error after {:?} more of the work", run.read_error));
                 return false;
             }

@@ -1,11 +1,11 @@
 //! Tests that a first start, interrupted at any disk operation, does not prevent the next one.
 
 use super::process::{Clock, Process};
-use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use crate::store::testing::START;
 
 fn disk(seed: u64) -> SimulatedDisk {
-    SimulatedDisk::new(seed, Honesty::Honest)
+    SimulatedDisk::new(seed, FsyncMode::Honored)
 }
 
 #[test]

@@ -22,12 +22,12 @@ impl Run {
         let now = self.now();
         let Some(process) = &self.process else { return };
         let store = process.store.clone();
-        let count = 2 + self.chance.index(4);
+        let count = 2 + self.rng.index(4);
         let ids = store.reserve_message_ids(now, count);
         let (mut messages, mut bodies) = (Vec::new(), Vec::new());
         for id in &ids {
             let (to, body) = (self.address(), self.body(*id));
-            let end = next_hour(now) + Duration::from_secs(3600 * self.chance.below(3));
+            let end = next_hour(now) + Duration::from_secs(3600 * self.rng.below(3));
             let mut message = message_row(self.setup.domain, &to, now);
             message.content_expires_at = end;
             let answer = format!("{{\"id\":\"{id}\"}}").into_bytes();
@@ -49,7 +49,7 @@ impl Run {
             });
         }
         self.history.groups.push(ids.clone());
-        let last = bodies.split_off(self.chance.index(count));
+        let last = bodies.split_off(self.rng.index(count));
         let answered = async move {
             let mut appended = store.announce_bodies();
             for step in [bodies, last] {

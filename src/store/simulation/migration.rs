@@ -12,7 +12,7 @@ use super::start::make;
 use crate::base::time::Timestamp;
 use crate::store::checksum;
 use crate::store::disk::Disk;
-use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use crate::store::limits::Limits;
 use crate::store::open::OpenError;
 use crate::store::schema::{Table, meta};
@@ -26,7 +26,7 @@ fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Process, Open
 
 /// Returns a closed store with some messages, and everything that it serves.
 fn store() -> (SimulatedDisk, Clock, Served) {
-    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let disk = SimulatedDisk::new(1, FsyncMode::Honored);
     let setup = make(&disk, 100);
     let clock = Clock::new(setup.now);
     let mut process = start(&disk, &clock, 2).unwrap();
@@ -69,7 +69,7 @@ fn make_format_1(disk: &SimulatedDisk) {
 fn an_interrupted_migration_is_completed_by_the_next_start() {
     let (disk, clock, expected) = store();
     make_format_1(&disk);
-    let whole = disk.copy(2, Honesty::Honest);
+    let whole = disk.copy(2, FsyncMode::Honored);
     let process = start(&whole, &clock, 3).unwrap();
     assert!(Served::of(&process.store).is(&expected));
     drop(process);
@@ -85,7 +85,7 @@ fn an_interrupted_migration_is_completed_by_the_next_start() {
     ];
     for at in (0..whole.operations()).step_by(STEP) {
         for (number, fault) in (0..).zip(faults) {
-            let disk = disk.copy(at * 10 + number, Honesty::Honest);
+            let disk = disk.copy(at * 10 + number, FsyncMode::Honored);
             disk.plan(at, fault);
             let when = format!("operation {at}, {fault:?}");
             if let Ok(process) = start(&disk, &clock, 4) {

@@ -25,7 +25,7 @@ use std::str::FromStr;
 use invariants::Invariant;
 use run::run_seed;
 
-use super::disk::simulated::Honesty;
+use super::disk::simulated::FsyncMode;
 
 /// Seeds with earlier findings.
 const KEPT: &str = include_str!("../../../tests/seeds/store.txt");
@@ -50,7 +50,7 @@ struct Totals {
 fn run_all(seeds: impl Iterator<Item = u64>) -> Totals {
     let mut totals = Totals::default();
     for seed in seeds {
-        let result = run_seed(seed, Honesty::Honest);
+        let result = run_seed(seed, FsyncMode::Honored);
         assert!(
             result.findings.is_empty(),
             "{}\nThe run of seed {seed} found {:#?}\n\
@@ -107,7 +107,7 @@ fn run_one_seed() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..20 {
-        assert_eq!(run_seed(seed, Honesty::Honest), run_seed(seed, Honesty::Honest), "seed {seed}");
+        assert_eq!(run_seed(seed, FsyncMode::Honored), run_seed(seed, FsyncMode::Honored), "seed {seed}");
     }
 }
 
@@ -115,7 +115,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "redb aborts the process")]
 fn detects_a_disk_whose_syncs_do_nothing() {
-    let results: Vec<_> = (0..40).map(|seed| run_seed(seed, Honesty::SyncsNothing)).collect();
+    let results: Vec<_> = (0..40).map(|seed| run_seed(seed, FsyncMode::Ignored)).collect();
     let found_out = results.iter().filter(|result| !result.findings.is_empty()).count();
     assert_eq!(found_out, results.len(), "every run ends with a power cut");
     let invariants: Vec<Invariant> =

@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::batcher::PendingGuard;
 use crate::store::disk::simulated::SimulatedDisk;
-use crate::store::disk::simulated::rng::Chance;
+use crate::store::disk::simulated::rng::Rng;
 use crate::store::limits::Limits;
 use crate::store::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
 use crate::store::single_threaded::{Turns, draw_limits};
@@ -67,10 +67,10 @@ pub(super) struct Process {
 impl Process {
     /// Opens the store with the randomness and the limits of `seed`.
     pub(super) fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Self, OpenError> {
-        let mut chance = Chance::new(seed ^ 0x0011_4175);
-        disk.set_free([4 << 20, 64 << 20, 1 << 30][chance.index(3)]);
-        let writers = if chance.coin() { OtherWriters::Announced } else { OtherWriters::None };
-        Self::start_with(disk, clock, seed, draw_limits(&mut chance), writers)
+        let mut rng = Rng::new(seed ^ 0x0011_4175);
+        disk.set_free([4 << 20, 64 << 20, 1 << 30][rng.index(3)]);
+        let writers = if rng.coin() { OtherWriters::Announced } else { OtherWriters::None };
+        Self::start_with(disk, clock, seed, draw_limits(&mut rng), writers)
     }
 
     /// Opens the store with the randomness of `seed` and these limits.

@@ -11,7 +11,7 @@ use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::store::backup::Extent;
 use crate::store::disk::Disk as _;
-use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use crate::store::limits::Limits;
 use crate::store::open::OpenError;
 use crate::store::read::Read as _;
@@ -29,7 +29,7 @@ struct Backup {
 }
 
 fn back_up() -> Backup {
-    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let disk = SimulatedDisk::new(1, FsyncMode::Honored);
     let setup = make(&disk, 100);
     let clock = Clock::new(setup.now);
     let mut process = Process::start_with(&disk, &clock, 2, Limits::default(), OtherWriters::Announced).unwrap();
@@ -70,7 +70,7 @@ impl Backup {
 }
 
 fn empty_disk(seed: u64) -> SimulatedDisk {
-    let disk = SimulatedDisk::new(seed, Honesty::Honest);
+    let disk = SimulatedDisk::new(seed, FsyncMode::Honored);
     disk.create_directory(Path::new(DIRECTORY)).unwrap();
     Path::new(DIRECTORY).ancestors().for_each(|directory| disk.sync_directory(directory).unwrap());
     disk

@@ -15,8 +15,8 @@ use super::work::{Intent, Outcome};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::machine::transfer::Status;
-use crate::store::disk::simulated::rng::Chance;
-use crate::store::disk::simulated::{Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::rng::Rng;
+use crate::store::disk::simulated::{FsyncMode, Loss, SimulatedDisk};
 use crate::store::failpoint::Point;
 use crate::store::op::sweep::ContentDestroyed;
 use crate::store::read::Read;
@@ -38,7 +38,7 @@ pub(super) struct Ticket {
 
 /// A run in progress.
 pub(super) struct Run {
-    pub(super) chance: Chance,
+    pub(super) rng: Rng,
     pub(super) disk: SimulatedDisk,
     pub(super) clock: Clock,
     pub(super) setup: Setup,
@@ -77,9 +77,9 @@ pub(super) struct RunResult {
 }
 
 /// Runs `seed` on such a disk.
-pub(super) fn run_seed(seed: u64, honesty: Honesty) -> RunResult {
-    let mut run = Run::new(seed, honesty);
-    run.faults_left = 1 + run.chance.below(3);
+pub(super) fn run_seed(seed: u64, fsync_mode: FsyncMode) -> RunResult {
+    let mut run = Run::new(seed, fsync_mode);
+    run.faults_left = 1 + run.rng.below(3);
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run.run())) {
         let what =
             panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
@@ -101,10 +101,10 @@ pub(super) fn run_seed(seed: u64, honesty: Honesty) -> RunResult {
 
 impl Run {
     /// Creates the run of `seed`, without planned faults.
-    pub(super) fn new(seed: u64, honesty: Honesty) -> Self {
-        let (disk, setup) = set_up(seed, honesty);
+    pub(super) fn new(seed: u64, fsync_mode: FsyncMode) -> Self {
+        let (disk, setup) = set_up(seed, fsync_mode);
         Self {
-            chance: Chance::new(seed ^ 0x5eed),
+            rng: Rng::new(seed ^ 0x5eed),
             clock: Clock::new(setup.now),
             disk,
             setup,
@@ -135,7 +135,7 @@ impl Run {
 
     fn run(&mut self) {
         self.start();
-        for _ in 0..4 + self.chance.below(8) {
+        for _ in 0..4 + self.rng.below(8) {
             if !self.findings.is_empty() {
                 return;
             }
@@ -145,13 +145,13 @@ impl Run {
     }
 
     pub(super) fn turn(&mut self) {
-        for _ in 0..1 + self.chance.below(4) {
+        for _ in 0..1 + self.rng.below(4) {
             self.submit();
         }
-        for _ in 0..1 + self.chance.below(3) {
-            if self.chance.coin() { self.append() } else { self.write() }
+        for _ in 0..1 + self.rng.below(3) {
+            if self.rng.coin() { self.append() } else { self.write() }
         }
-        match self.chance.below(16) {
+        match self.rng.below(16) {
             0 => self.end(None),
             1..4 => self.sweep(),
             4..8 if self.tickets.is_empty() => self.pass(),
@@ -179,7 +179,7 @@ impl Run {
 
     /// Runs the writer. Operations that fail now belong to the failed commit.
     fn write(&mut self) {
-        let most = if self.chance.coin() { usize::MAX } else { self.chance.index(3) + 1 };
+        let most = if self.rng.coin() { usize::MAX } else { self.rng.index(3) + 1 };
         let had_failed = self.process().has_failed();
         self.say(|_| format!("the writer's turn, {most} at most"));
         self.process().write(most);
@@ -240,9 +240,9 @@ impl Run {
 
     /// Advances time, mostly by little; rarely sets it back.
     fn pass(&mut self) {
-        let minutes = [0, 1, 20, 60, 150, 24 * 60][self.chance.index(6)];
-        let time = Duration::from_secs(60 * minutes + self.chance.below(5));
-        if self.chance.below(24) == 0 {
+        let minutes = [0, 1, 20, 60, 150, 24 * 60][self.rng.index(6)];
+        let time = Duration::from_secs(60 * minutes + self.rng.below(5));
+        if self.rng.below(24) == 0 {
             self.history.clock_went_back = true;
             self.clock.set(self.clock.now() - Duration::from_secs(600));
         } else {
@@ -274,7 +274,7 @@ impl Run {
             self.end(None);
         } else if self.process().has_failed() {
             // The operator starts the process again, on the same machine or after a power cut.
-            let loss = self.chance.coin().then_some(Loss::Some);
+            let loss = self.rng.coin().then_some(Loss::Some);
             self.end(loss);
         }
     }
@@ -285,7 +285,7 @@ impl Run {
             self.disk.turn_off(loss);
         }
         self.say(|run| format!("the process ends, the machine is off: {}, {loss:?}", run.disk.is_off()));
-        let is_orderly = loss.is_none() && !self.disk.is_off() && self.chance.coin();
+        let is_orderly = loss.is_none() && !self.disk.is_off() && self.rng.coin();
         for ticket in std::mem::take(&mut self.tickets) {
             // It never reached a commit: a failed commit would have been answered.
             self.failed(&ticket.intent, Known::No);
@@ -306,7 +306,7 @@ impl Run {
             self.disk.restart();
             let is_planned = attempt < STARTS_MAX && self.plan(attempt);
             self.starts += 1;
-            match Process::start(&self.disk, &self.clock, Chance::new(self.seed ^ self.starts << 32).next()) {
+            match Process::start(&self.disk, &self.clock, Rng::new(self.seed ^ self.starts << 32).next()) {
                 Ok(process) => {
                     self.disk.forgive_reads();
                     if let Some((point, passes)) = self.panic.take() {

@@ -11,7 +11,7 @@ use crate::domain::account::{Account, QuotaLimits};
 use crate::domain::event::EventType;
 use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
-use crate::store::disk::simulated::{Honesty, SimulatedDisk};
+use crate::store::disk::simulated::{FsyncMode, SimulatedDisk};
 use crate::store::op::Op;
 use crate::store::op::account::CreateAccount;
 use crate::store::op::domain::CreateDomain;
@@ -30,14 +30,14 @@ pub(super) struct Setup {
 pub(super) const HOURLY: usize = 24;
 
 /// Returns a disk with the randomness of `seed`, and its content.
-pub(super) fn set_up(seed: u64, honesty: Honesty) -> (SimulatedDisk, Setup) {
+pub(super) fn set_up(seed: u64, fsync_mode: FsyncMode) -> (SimulatedDisk, Setup) {
     static BEGUN: OnceLock<(SimulatedDisk, Setup)> = OnceLock::new();
     let (disk, setup) = BEGUN.get_or_init(|| {
-        let disk = SimulatedDisk::new(0, Honesty::Honest);
+        let disk = SimulatedDisk::new(0, FsyncMode::Honored);
         let setup = make(&disk, HOURLY);
         (disk, setup)
     });
-    (disk.copy(seed, honesty), *setup)
+    (disk.copy(seed, fsync_mode), *setup)
 }
 
 /// Creates a store whose account has this hourly quota.

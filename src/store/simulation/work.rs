@@ -96,14 +96,14 @@ impl Run {
 
     /// Submits a random request.
     pub(super) fn submit(&mut self) {
-        match self.chance.below(10) {
-            0..5 if self.has_groups && self.chance.coin() => self.accept_all(),
+        match self.rng.below(10) {
+            0..5 if self.has_groups && self.rng.coin() => self.accept_all(),
             0..5 => self.accept(),
             5..8 => {
                 let Some(process) = &self.process else { return };
                 let timers = waiting(&process.store, &self.leased());
                 if !timers.is_empty() {
-                    let timer = timers[self.chance.index(timers.len())];
+                    let timer = timers[self.rng.index(timers.len())];
                     self.serve(&timer);
                 }
             }
@@ -124,7 +124,7 @@ impl Run {
     }
 
     pub(super) fn address(&mut self) -> String {
-        format!("r{}@example.net", self.chance.below(6))
+        format!("r{}@example.net", self.rng.below(6))
     }
 
     fn accept(&mut self) {
@@ -137,11 +137,11 @@ impl Run {
             self.find(Invariant::GrowingIds, format!("message {id} is not greater than its predecessors"));
         }
         let mut message = message_row(self.setup.domain, &to, now);
-        let end = next_hour(now) + Duration::from_secs(3600 * self.chance.below(3));
+        let end = next_hour(now) + Duration::from_secs(3600 * self.rng.below(3));
         message.content_expires_at = end;
         message.metadata = BTreeMap::from([("order".to_owned(), id.to_string())]);
         let body = self.body(id);
-        let claim = (self.chance.below(3) == 0).then(|| self.claim());
+        let claim = (self.rng.below(3) == 0).then(|| self.claim());
         let answer = format!("{{\"id\":\"{id}\"}}").into_bytes();
         let sealed = store.content().seal(Bucket { end }.end, id, body.clone());
         let (account, row, idempotency) = (self.setup.account, message.clone(), claim);
@@ -167,17 +167,17 @@ impl Run {
 
     /// Returns one of few keys with one of two bodies, so that some collide.
     fn claim(&mut self) -> IdempotencyClaim {
-        let (key, body) = (self.chance.below(8), self.chance.below(2));
+        let (key, body) = (self.rng.below(8), self.rng.below(2));
         IdempotencyClaim { key_hash: [u8::try_from(key).unwrap(); 32], body_hash: [u8::try_from(body).unwrap(); 32] }
     }
 
     /// Returns a body of some sectors or a few bytes. Half of them do not compress.
     pub(super) fn body(&mut self, id: MessageId) -> Vec<u8> {
         let mut body = format!("Message-ID: <{id}@example.com>\r\n\r\n").into_bytes();
-        let words = [2, 60, 400][self.chance.index(3)];
-        let is_noise = self.chance.coin();
-        for _ in 0..self.chance.below(words) {
-            let word = if is_noise { self.chance.next() } else { self.chance.below(4) };
+        let words = [2, 60, 400][self.rng.index(3)];
+        let is_noise = self.rng.coin();
+        for _ in 0..self.rng.below(words) {
+            let word = if is_noise { self.rng.next() } else { self.rng.below(4) };
             body.extend_from_slice(&word.to_le_bytes());
         }
         body
@@ -187,7 +187,7 @@ impl Run {
     pub(super) fn serve(&mut self, timer: &Timer) {
         let now = self.now();
         if timer.kind == TimerKind::Delivery {
-            let error = (self.chance.below(4) == 0).then(|| "timeout".to_owned());
+            let error = (self.rng.below(4) == 0).then(|| "timeout".to_owned());
             let (status, duration_ms) = (error.is_none().then_some(200), 5);
             let attempt =
                 Attempt { at: now, ended_at: now, status, error, duration_ms, peer: None, response_body: None };
@@ -196,9 +196,9 @@ impl Run {
             return self.ask(Intent::Delivery(delivery), SettleDelivery { account: timer.account, delivery, due, end });
         }
         let message = MessageId(timer.id);
-        let end = match self.chance.below(8) {
+        let end = match self.rng.below(8) {
             0 => TransferEnd::Deferred { bounce: None, not_before: None },
-            1 => TransferEnd::Bounced(bounce(self.chance.coin())),
+            1 => TransferEnd::Bounced(bounce(self.rng.coin())),
             2 => TransferEnd::GaveUp(bounce(false)),
             3 => TransferEnd::Postponed { until: now + Duration::from_secs(30) },
             _ => TransferEnd::Delivered,
@@ -213,7 +213,7 @@ impl Run {
             end,
             facts: AttemptFacts::default(),
             provider: None,
-            chance: [0; 4],
+            random: [0; 4],
             transcript: Some("250 ok".to_owned()),
             others: Vec::new(),
         };
@@ -243,7 +243,7 @@ impl Run {
         let leased = self.leased();
         let known: Vec<_> = self.history.messages.keys().filter(|id| !leased.contains(&id.0)).copied().collect();
         if !known.is_empty() {
-            let message = known[self.chance.index(known.len())];
+            let message = known[self.rng.index(known.len())];
             self.ask(Intent::Cancel(message), CancelMessage { account: self.setup.account, message });
         }
     }

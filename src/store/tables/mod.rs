@@ -87,7 +87,7 @@ pub struct Moment {
     /// The time of the operation.
     pub time: ServiceTime,
     /// The low 80 bits of identifiers that are created in a new millisecond.
-    pub chance: [u8; 10],
+    pub random: [u8; 10],
 }
 
 /// The tables as one operation sees and changes them.
@@ -145,7 +145,7 @@ impl<'batch> Tables<'batch> {
 
     /// Returns a new identifier, greater than every earlier one in commit order, even if the clock steps back.
     pub fn next_id<T: From<Ulid>>(&mut self) -> T {
-        let wanted = Ulid::new(self.now(), self.moment.chance);
+        let wanted = Ulid::new(self.now(), self.moment.random);
         self.last_id = wanted.max(self.last_id.next());
         T::from(self.last_id)
     }

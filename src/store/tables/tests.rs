@@ -40,7 +40,7 @@ fn batch_over(stored: &[Change]) -> Batch {
 
 fn with_tables<T>(stored: &[Change], use_them: impl FnOnce(&mut Tables<'_>) -> T) -> T {
     let mut batch = batch_over(stored);
-    let moment = Moment { time: Timestamp::from_millis(1_700_000_000_000).into(), chance: [7; 10] };
+    let moment = Moment { time: Timestamp::from_millis(1_700_000_000_000).into(), random: [7; 10] };
     use_them(&mut Tables::new(&mut batch, moment, Ulid::default()))
 }
 
@@ -146,7 +146,7 @@ proptest! {
     #[test]
     fn an_operation_leaves_exactly_the_state_that_it_read(stored in changes(), changed in changes()) {
         let mut batch = batch_over(&stored);
-        let moment = Moment { time: Timestamp::ZERO.into(), chance: [0; 10] };
+        let moment = Moment { time: Timestamp::ZERO.into(), random: [0; 10] };
         let mut tables = Tables::new(&mut batch, moment, Ulid::default());
         changed.iter().for_each(|one| change(&mut tables, one));
         let before = scanned(&tables, b"", &[9], Order::Ascending, usize::MAX);

@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// Time between two checks for new callers while a batch waits for the bucket.
 const REFUSE_EVERY: Duration = Duration::from_millis(50);
 
-fn patience(batch: &[Job]) -> Duration {
+fn batch_wait(batch: &[Job]) -> Duration {
     if batch.iter().all(|job| job.urgency == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
 }
 
@@ -107,7 +107,7 @@ impl Writer {
             self.checkpoint_if_due();
             if !self.deferred.is_empty() {
                 let _turn = health.writer.begin();
-                let batcher = Batcher::new(inbox, BATCH_MAX, patience);
+                let batcher = Batcher::new(inbox, BATCH_MAX, batch_wait);
                 let deferred = std::mem::take(&mut self.deferred);
                 self.serve(deferred, |batch| batcher.next(batch));
                 continue;
@@ -119,7 +119,7 @@ impl Writer {
             match next {
                 Ok(first) => {
                     let _turn = health.writer.begin();
-                    let batcher = Batcher::new(inbox, BATCH_MAX, patience);
+                    let batcher = Batcher::new(inbox, BATCH_MAX, batch_wait);
                     self.serve(vec![first], |batch| batcher.next(batch));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -346,7 +346,7 @@ impl Writer {
     }
 
     fn apply(&mut self, job: &mut Job, batch: &mut Batch, effects: &mut Effects) -> Result<(), StoreError> {
-        let moment = Moment { time: (self.time)(), chance: entropy::bytes(&*self.entropy) };
+        let moment = Moment { time: (self.time)(), random: entropy::bytes(&*self.entropy) };
         // A panic is a defect of that operation alone. Its changes are dropped, its caller gets the error, and the
         // batch continues.
         let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));

@@ -2,7 +2,7 @@
 //! If the text is not recognised either, the message counts as an auto-reply.
 
 use super::Kind::{AutoReply, Bounce, Delivery, Unknown};
-use super::{Fault, Malformed, with_faults};
+use super::{Defect, Malformed, with_faults};
 
 const GOOD: &str = "Return-Path: <>
 From: Mail Delivery System <MAILER-DAEMON@mx.example.net>
@@ -39,7 +39,7 @@ Hello
 const TOP: &str = "multipart/report; report-type=delivery-status; boundary=\"B\"";
 const STATUS: &str = "Content-Type: message/delivery-status\n";
 
-const FAULTS: &[Fault<'_>] = &[
+const FAULTS: &[Defect<'_>] = &[
     // Top level.
     (
         "top: no content type",

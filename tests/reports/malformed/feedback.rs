@@ -1,7 +1,7 @@
 //! Errors in feedback reports: a report that is not clearly a complaint is not one, and never a bounce.
 
 use super::Kind::{Feedback, Unknown};
-use super::{Fault, Malformed, with_faults};
+use super::{Defect, Malformed, with_faults};
 
 const GOOD: &str = "From: postmaster@isp.example
 Subject: Undeliverable? No: a complaint
@@ -33,7 +33,7 @@ const TOP: &str = "multipart/report; report-type=feedback-report; boundary=\"B\"
 const PART: &str = "Content-Type: message/feedback-report\n";
 const TYPE: &str = "Feedback-Type: abuse";
 
-const FAULTS: &[Fault<'_>] = &[
+const FAULTS: &[Defect<'_>] = &[
     ("arf: report of delivery", TOP, "multipart/report; report-type=disposition-notification; boundary=\"B\"", Unknown),
     ("arf: report of nothing known", TOP, "multipart/report; report-type=feedback; boundary=\"B\"", Unknown),
     ("arf: report type empty", TOP, "multipart/report; report-type=; boundary=\"B\"", Feedback),

@@ -49,10 +49,10 @@ impl Malformed {
 }
 
 /// One error in a valid message: its name, the text to replace, the replacement, and the resulting classification.
-type Fault<'t> = (&'t str, &'t str, &'t str, Kind);
+type Defect<'t> = (&'t str, &'t str, &'t str, Kind);
 
-fn with_faults(good: &str, faults: &[Fault<'_>]) -> Vec<Malformed> {
-    let one = |(name, from, to, kind): &Fault<'_>| {
+fn with_faults(good: &str, faults: &[Defect<'_>]) -> Vec<Malformed> {
+    let one = |(name, from, to, kind): &Defect<'_>| {
         assert_eq!(good.matches(from).count(), 1, "{name}: the text to replace must occur exactly once");
         Malformed::new(name, &good.replace(from, to), *kind)
     };

@@ -1,7 +1,7 @@
 //! Errors in bounces of plain text: a message that is not certainly a bounce does not count as one.
 
 use super::Kind::{AutoReply, Bounce, Unknown};
-use super::{Fault, Malformed, with_faults};
+use super::{Defect, Malformed, with_faults};
 
 const GOOD: &str = "From: Mail Delivery System <Mailer-Daemon@exim.example.net>
 Subject: Mail delivery failed: returning message to sender
@@ -25,7 +25,7 @@ X-Other: x
 A message that you sent could not be delivered to one of its recipients.
 ";
 
-const FAULTS: &[Fault<'_>] = &[
+const FAULTS: &[Defect<'_>] = &[
     ("plain: from a person", "Mail Delivery System <Mailer-Daemon@exim.example.net>", "Bob <bob@example.net>", Bounce),
     ("plain: no subject", "Subject: Mail delivery failed: returning message to sender\n", "", Bounce),
     ("plain: reply", "Subject: Mail delivery failed", "Subject: Re: Mail delivery failed", Unknown),
@@ -54,7 +54,7 @@ const FAULTS: &[Fault<'_>] = &[
     ),
 ];
 
-const BARE_FAULTS: &[Fault<'_>] = &[
+const BARE_FAULTS: &[Defect<'_>] = &[
     ("bare: from a person", "Mail Delivery System <Mailer-Daemon@exim.example.net>", "Bob <bob@example.net>", Unknown),
     (
         "bare: from a person named so",
@@ -101,7 +101,7 @@ Gone. (#5.1.1)
 --- Below this line is a copy of the message.
 ";
 
-const QMAIL_FAULTS: &[Fault<'_>] = &[
+const QMAIL_FAULTS: &[Defect<'_>] = &[
     ("qsbmf: another greeting", "Hi. This is the mailer", "Hello. This is the mailer", Unknown),
     ("qsbmf: greeting further down", "Hi. This", "x\nHi. This", Unknown),
     ("qsbmf: no recipient", "<bob@example.net>:\n", "", Unknown),

@@ -134,13 +134,13 @@ fn describe_check(report: &Report) -> String {
 
 fn print<T: Serialize>(
     done: &T,
-    told: impl FnOnce(&T) -> String,
+    summary: impl FnOnce(&T) -> String,
     json: bool,
     console: &mut Console<'_>,
 ) -> Result<Exit, EarlyExit> {
     match json {
         true => writeln!(console.out, "{}", serde_json::to_string(done).map_err(std::io::Error::from)?)?,
-        false => write!(console.out, "{}", told(done))?,
+        false => write!(console.out, "{}", summary(done))?,
     }
     Ok(Exit::Done)
 }

@@ -152,9 +152,9 @@ fn dev_s_options_override_the_file_and_the_file_overrides_the_defaults() {
     assert_eq!(filed.data_dir, Some(PathBuf::from("/kept")));
     assert_eq!((filed.config.http.listen[0].port(), filed.config.delivery.port), (1, 2525));
     assert!(filed.config.http.tls == Tls::Off && filed.virtual_clock && filed.json && !filed.deliver);
-    let told = run(&format!("dev --config {} --listen [::1]:0 --data-dir /told --deliver", file.display()));
-    assert_eq!((told.data_dir, told.config.http.listen), (Some("/told".into()), vec!["[::1]:0".parse().unwrap()]));
-    assert!(told.deliver);
+    let args = run(&format!("dev --config {} --listen [::1]:0 --data-dir /told --deliver", file.display()));
+    assert_eq!((args.data_dir, args.config.http.listen), (Some("/told".into()), vec!["[::1]:0".parse().unwrap()]));
+    assert!(args.deliver);
 }
 
 #[test]
@@ -230,13 +230,13 @@ fn the_queue_is_listed_by_site() {
 #[test]
 fn mail_for_a_site_is_paused_resumed_and_retried() {
     let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
-    for (verb, answer, told) in [
+    for (verb, answer, output) in [
         ("pause", "{\"site\":\"google\",\"paused\":true}", "Mail for google waits until it is resumed.\n"),
         ("resume", "{\"site\":\"google\",\"paused\":false}", "Mail for google continues.\n"),
         ("try", "{\"site\":\"google\",\"messages\":7,\"more\":false}", "7 messages for google are retried now.\n"),
     ] {
         let (ran, requests) = asking(&format!("queue {verb} google"), &[(200, &one), (200, answer)]);
-        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, told), "{ran:?}");
+        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, output), "{ran:?}");
         assert!(requests[1].starts_with(&format!("POST /v1/queue/{verb} ")), "{requests:?}");
         assert!(requests[1].contains(&format!("x-postrider-account: {ACCOUNT}\r\n")), "{requests:?}");
         assert!(requests[1].ends_with("{\"site\":\"google\"}"), "{requests:?}");

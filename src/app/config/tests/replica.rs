@@ -81,9 +81,9 @@ fn automatic_failover_without_stop_is_a_usage_error() {
         let text = format!("{BARE}[replica]\nurl = \"s3://bucket\"\n{more}");
         CliError::from(Config::parse(&text, "p.toml", &Environment::default()).unwrap_err())
     };
-    let trouble = error("failover = \"automatic\"\n");
-    assert_eq!(trouble.exit(), Exit::Usage);
-    assert!(trouble.to_string().contains("needs when_unreachable = \"stop\""), "{trouble}");
+    let cli_error = error("failover = \"automatic\"\n");
+    assert_eq!(cli_error.exit(), Exit::Usage);
+    assert!(cli_error.to_string().contains("needs when_unreachable = \"stop\""), "{cli_error}");
     assert_eq!(error("lease_seconds = 1\n").exit(), Exit::Failed);
 }
 

@@ -295,7 +295,7 @@ fn quotas(snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Finding>, StoreErro
     for account in accounts.into_iter().filter(|account| *account != SERVICE) {
         let limits = snapshot.sound_row::<Account>(account.as_bytes())?.map(|account| account.quota);
         let quota: Quota = snapshot.sound_row(account.as_bytes())?.unwrap_or_default();
-        let found = limits.and_then(|limits| alert_quota::standing(&quota, limits, now));
+        let found = limits.and_then(|limits| alert_quota::quota_sighting(&quota, limits, now));
         let (condition, found, unknown) = (Condition::Quota, found.into_iter().collect(), Vec::new());
         findings.push(Finding { account, condition, found, unknown });
     }

@@ -120,7 +120,7 @@ impl World {
             end,
             facts,
             provider: None,
-            chance: [0; 4],
+            random: [0; 4],
             others: vec![],
             transcript: None,
         };
@@ -316,11 +316,11 @@ async fn messages_that_wait_for_a_suppressed_address_end_at_once() {
 }
 
 #[tokio::test]
-async fn letters_and_automatic_replies_are_accepted_and_dropped() {
+async fn personal_mail_and_automatic_replies_are_accepted_and_dropped() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
-    assert_eq!(world.receive_at(Mailbox::People, &report).await, AcceptedKind::Letter);
+    assert_eq!(world.receive_at(Mailbox::People, &report).await, AcceptedKind::Personal);
     assert_eq!(world.receive_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
     assert_eq!(
         world.hear(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await,

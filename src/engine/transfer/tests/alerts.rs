@@ -1,4 +1,4 @@
-//! Tests of alerts: who is told, by which relay, and that a notice that nobody takes raises nothing.
+//! Tests of alerts: their receivers and relays, and notices that can't be delivered.
 
 use super::relays::{auth_refused, smarthost};
 use super::*;
@@ -48,7 +48,7 @@ fn blocking(provider: &str, severity: Severity) -> Sighting {
 }
 
 #[tokio::test]
-async fn a_relay_that_refuses_the_login_is_reported_by_another_and_ends_when_it_works() {
+async fn a_login_failure_of_a_relay_is_reported_through_another_relay_and_resolves() {
     let relays = vec![smarthost(&[Stream::Transactional]), mx("direct", &[])];
     let world = World::alerting(relays, settings()).await;
     world.net.address("smart.test", &["198.51.100.1"]);
@@ -72,7 +72,7 @@ async fn a_relay_that_refuses_the_login_is_reported_by_another_and_ends_when_it_
 }
 
 #[tokio::test]
-async fn the_relay_for_alerts_is_tried_first_and_carries_nothing_else() {
+async fn the_alert_relay_is_tried_first_and_sends_only_alerts() {
     let spare = relay("spare", RelayWay::Mx, &[]);
     let alerting = AlertSettings { relay: Some("spare".to_owned()), ..settings() };
     let world = World::alerting(vec![mx("direct", &[]), spare], alerting).await;
@@ -85,7 +85,7 @@ async fn the_relay_for_alerts_is_tried_first_and_carries_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_notice_that_nobody_takes_fails_after_a_day_and_raises_nothing() {
+async fn an_undeliverable_notice_fails_after_a_day_and_raises_no_alert() {
     let world = World::alerting(vec![mx("direct", &[])], settings()).await;
     world.net.behave("mx.operator.test", Behaviour::Says("550 5.7.1 go away"));
     raise(&world, AccountId::default(), Sighting::new(Condition::DiskLow, Severity::Warning, "low", "1 MiB")).await;
@@ -96,7 +96,7 @@ async fn a_notice_that_nobody_takes_fails_after_a_day_and_raises_nothing() {
 }
 
 #[tokio::test]
-async fn owners_hear_of_their_account_only_where_their_address_is_proven() {
+async fn owners_get_alerts_of_their_account_only_at_a_verified_address() {
     let world = World::alerting(vec![mx("direct", &[])], settings()).await;
     let by_operator = Behalf::operator(world.account);
     let by_owner = Behalf::new(world.account, Actor::Service);
@@ -119,7 +119,7 @@ async fn owners_hear_of_their_account_only_where_their_address_is_proven() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_want_of_quota_is_a_critical_alert_of_the_account() {
+async fn a_refusal_for_lack_of_quota_is_a_critical_alert_of_the_account() {
     let world = World::alerting(vec![mx("direct", &[])], settings()).await;
     let quota = QuotaLimits { per_hour: 0, per_day: 0 };
     let poor = world.engine.create_account("Poor".parse().unwrap(), None, quota).await.unwrap().id;
@@ -129,7 +129,7 @@ async fn a_refusal_for_want_of_quota_is_a_critical_alert_of_the_account() {
     for _ in 0..3 {
         assert!(world.engine.submit(&caller, world.submission("shop@poor.test", "a@r.test"), None).await.is_err());
     }
-    // The alert follows the refusal, which does not wait for it.
+    // The refusal does not wait for the alert.
     while alerts(&world).is_empty() {
         tokio::task::yield_now().await;
     }
@@ -138,7 +138,7 @@ async fn a_refusal_for_want_of_quota_is_a_critical_alert_of_the_account() {
 }
 
 #[tokio::test]
-async fn an_invitation_is_mailed_once_to_who_is_invited() {
+async fn an_invitation_is_mailed_once_to_the_invited_address() {
     let world = World::alerting(vec![mx("direct", &[])], settings()).await;
     let user = User {
         id: UserId(Ulid([7; 16])),

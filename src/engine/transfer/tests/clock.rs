@@ -1,4 +1,4 @@
-//! A wall clock that is wrong, under the running engine.
+//! Tests of the running engine with a wrong wall clock.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The machine's clocks, moved by hand.
+/// The machine's clocks, set by the test.
 #[derive(Clone)]
 struct Clocks(Arc<Mutex<Sample>>);
 
@@ -53,12 +53,12 @@ impl Clocks {
 }
 
 impl World {
-    /// Waits until everything is done that is due by now.
+    /// Waits until all due work is done.
     async fn settles(&self) {
         self.engine.settle_clock().await.unwrap();
         let settled = async {
             loop {
-                // Wakes the pump, whose sleep is the machine's own.
+                // Wakes the dispatcher, whose sleep follows the machine's clock.
                 self.engine.store.timers().give_back_all([]);
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
@@ -86,7 +86,7 @@ impl World {
         self.engine.content(self.account, &record, |bytes| !bytes.is_empty()).await.unwrap() == Some(true)
     }
 
-    /// A message that its server defers.
+    /// Returns a message that its server defers.
     async fn deferred(&self) -> MessageId {
         self.net.serve("a.test", &["mx.a.test"]);
         self.net.behave("mx.a.test", Behaviour::Says("451 4.3.0 later"));
@@ -96,7 +96,7 @@ impl World {
         id
     }
 
-    /// Submits under an idempotency key, and says whether that was a replay.
+    /// Submits with an idempotency key. Returns whether it was a replay.
     async fn submit_with_key(&self) -> bool {
         let parts = Parts { text: Some("Once.".to_owned()), ..Parts::default() };
         let submission = Submission {
@@ -117,7 +117,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_clock_forty_days_ahead_for_three_seconds_shreds_fails_and_forgets_nothing() {
+async fn a_clock_forty_days_ahead_for_three_seconds_destroys_and_fails_nothing() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let id = world.deferred().await;
@@ -140,7 +140,7 @@ async fn a_clock_forty_days_ahead_for_three_seconds_shreds_fails_and_forgets_not
 }
 
 #[tokio::test]
-async fn a_clock_that_creeps_ahead_by_42_days_shreds_fails_and_forgets_nothing() {
+async fn a_clock_that_creeps_ahead_by_42_days_destroys_and_fails_nothing() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let id = world.deferred().await;
@@ -162,13 +162,13 @@ async fn a_clock_that_creeps_ahead_by_42_days_shreds_fails_and_forgets_nothing()
 }
 
 #[tokio::test]
-async fn a_message_that_comes_to_its_end_in_doubt_is_tried_on_and_fails_when_the_doubt_ends() {
+async fn a_message_that_expires_in_doubt_is_retried_and_fails_when_the_doubt_ends() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let id = world.deferred().await;
     clocks.set_back(40 * DAY);
     world.settles().await;
-    // The clock is set once more every 20 hours, or the doubt would end.
+    // Set the clock once more every 20 hours; otherwise the doubt would end.
     for _ in 0..4 {
         world.pass_on(&clocks, 20 * HOUR, HOUR).await;
         clocks.set_back(HOUR);
@@ -183,7 +183,7 @@ async fn a_message_that_comes_to_its_end_in_doubt_is_tried_on_and_fails_when_the
 }
 
 #[tokio::test]
-async fn mail_goes_on_when_the_clock_is_set_back_by_an_hour() {
+async fn mail_continues_when_the_clock_is_set_back_by_an_hour() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let id = world.deferred().await;
@@ -194,7 +194,7 @@ async fn mail_goes_on_when_the_clock_is_set_back_by_an_hour() {
 }
 
 #[tokio::test]
-async fn content_accepted_while_the_clock_is_forty_days_behind_is_kept_when_the_clock_is_right() {
+async fn content_accepted_with_a_clock_forty_days_behind_survives_its_correction() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     clocks.set_back(40 * DAY);
@@ -210,7 +210,7 @@ async fn content_accepted_while_the_clock_is_forty_days_behind_is_kept_when_the_
 }
 
 #[tokio::test]
-async fn an_accepted_clock_gives_the_content_of_the_doubt_its_deadlines_and_ends_what_is_older() {
+async fn an_accepted_clock_sets_the_deadlines_of_content_and_ends_older_content() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let old = world.deferred().await;
@@ -232,7 +232,7 @@ async fn an_accepted_clock_gives_the_content_of_the_doubt_its_deadlines_and_ends
 }
 
 #[tokio::test]
-async fn a_clock_accepted_behind_brings_attempts_and_deadlines_forward() {
+async fn accepting_a_clock_that_is_behind_moves_attempts_and_deadlines_forward() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let old = world.deferred().await;

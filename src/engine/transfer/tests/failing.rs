@@ -1,5 +1,5 @@
-//! A store that fails, or whose bodies are damaged: nothing leaves a process that can't record what came of it, and a
-//! message whose content is lost says so and ends.
+//! Tests of a store that fails or has damaged bodies. A process that can't record outcomes sends nothing, and a message
+//! without readable content fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::engine::endpoints::NewEndpoint;
 use crate::store::timer::TimerKind;
 
 impl World {
-    /// Waits until every attempt has ended, recorded or not. Housekeeping that found a failed store waits longer.
+    /// Waits until every attempt has ended, recorded or not. Housekeeping waits longer after the store failed.
     async fn every_attempt_ended(&self) {
-        let near = self.engine.store.timers();
+        let timers = self.engine.store.timers();
         let ended = async {
-            while !near.is_idle(TimerKind::Transfer) || !near.is_idle(TimerKind::Delivery) {
+            while !timers.is_idle(TimerKind::Transfer) || !timers.is_idle(TimerKind::Delivery) {
                 tokio::task::yield_now().await;
             }
         };
@@ -41,7 +41,7 @@ async fn a_message_whose_connection_opens_after_the_store_failed_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_asked_for_after_the_store_failed_is_not_sent() {
+async fn a_body_requested_after_the_store_failed_is_not_sent() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.slow.test", Behaviour::Holds(Arc::clone(&gate)));
@@ -72,7 +72,7 @@ async fn a_message_whose_key_is_missing_before_its_time_is_deferred_and_fails_af
 }
 
 #[tokio::test]
-async fn webhooks_that_wait_when_the_store_fails_are_not_sent() {
+async fn waiting_webhooks_are_not_sent_after_the_store_failed() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     *world.net.post_gate.lock().unwrap() = Some(Arc::clone(&gate));

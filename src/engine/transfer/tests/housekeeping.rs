@@ -1,4 +1,4 @@
-//! Stories of housekeeping beside the mail.
+//! Tests of housekeeping.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_damaged_record_holds_up_no_housekeeping() {
+async fn a_damaged_record_does_not_block_housekeeping() {
     let world = World::new().await;
     world.engine.store.commit(Spoil(world.account)).await.unwrap();
     let all_is_served = async {
@@ -69,7 +69,7 @@ impl Op for Overwrite {
 }
 
 #[tokio::test]
-async fn an_outcome_that_could_not_be_recorded_is_recorded_later_and_the_message_is_sent_once() {
+async fn an_unrecorded_outcome_is_recorded_later_and_the_message_is_sent_once() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));

@@ -1,4 +1,4 @@
-//! Imports of long lists of suppressions, with the pump that serves their timers.
+//! Tests of the import of long suppression lists, with the dispatcher that serves their timers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -29,7 +29,7 @@ fn batch(number: usize) -> Vec<Suppression> {
     numbers.map(|number| Suppression::of(address(number), SuppressionReason::Import)).collect()
 }
 
-/// A list of three batches. The second one is read when the test says so.
+/// A list of three batches. The test releases the second one.
 struct Three {
     gate: Mutex<Receiver<()>>,
     is_at_gate: AtomicBool,
@@ -86,7 +86,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn an_import_counts_when_it_is_whole_and_others_send_meanwhile() {
+async fn an_import_takes_effect_when_complete_and_others_send_meanwhile() {
     let world = World::new().await;
     world.net.behave("mx.a.test", Behaviour::Says("450 later"));
     let waiting = world.send("u500@a.test").await;
@@ -110,7 +110,7 @@ async fn an_import_counts_when_it_is_whole_and_others_send_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_import_that_fails_half_way_is_taken_back_and_may_be_sent_again() {
+async fn a_failed_import_is_rolled_back_and_can_be_repeated() {
     let world = World::new().await;
     let (list, open) = Three::new();
     let import = world.import(Arc::clone(&list));
@@ -126,7 +126,7 @@ async fn an_import_that_fails_half_way_is_taken_back_and_may_be_sent_again() {
 }
 
 #[tokio::test]
-async fn a_long_list_beyond_the_limit_is_refused_before_any_of_it_is_written() {
+async fn a_list_over_the_limit_is_refused_before_anything_is_written() {
     let world = World::new().await;
     let (account, written) = (world.account, 3 * IMPORTED_MAX as u64);
     let count = |suppressions| world.engine.store.commit(SetSuppressionCount { account, suppressions });
@@ -144,7 +144,7 @@ async fn a_long_list_beyond_the_limit_is_refused_before_any_of_it_is_written() {
 }
 
 #[tokio::test]
-async fn the_next_start_takes_back_what_a_crash_left_of_an_import_and_ends_what_had_finished() {
+async fn the_next_start_rolls_back_an_interrupted_import_and_completes_a_finished_one() {
     let mut world = World::new().await;
     world.net.behave("mx.a.test", Behaviour::Says("450 later"));
     let waiting = world.send("u7@a.test").await;

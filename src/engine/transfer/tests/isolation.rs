@@ -1,4 +1,4 @@
-//! One account's mail, and servers that are silent, hold up nobody else's mail.
+//! Tests of isolation: one account's mail and silent servers delay no other mail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::*;
 use crate::smtp::outcome::{Ending, Phase};
 
 #[tokio::test]
-async fn however_many_connections_hang_for_one_account_another_is_served_at_once() {
+async fn hanging_connections_of_one_account_do_not_delay_another() {
     let mut world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
-    // Sites that took mail before, so that they have the whole of the connections.
+    // These sites accepted mail before, so all connections are available to them.
     for n in 0..80 {
         world.send(&format!("first@hangs{n}.test")).await;
     }
@@ -47,7 +47,7 @@ async fn accounts_take_turns_at_a_site() {
     world.net.has_seen(2).await;
     world.become_another_account().await;
     world.send_from("us@other.test", "second@a.test").await;
-    // Due later, so that the other waits in its queue when this one has arrived.
+    // This one is due later, so that the other is in its queue before it arrives.
     world.send_from("us@other.test", "u@b.test").await;
     world.net.has_seen(3).await;
     gate.add_permits(1000);
@@ -58,7 +58,7 @@ async fn accounts_take_turns_at_a_site() {
 }
 
 #[tokio::test]
-async fn a_first_attempt_is_brief_and_later_ones_have_their_time_in_few_places() {
+async fn a_first_attempt_is_brief_and_later_ones_get_full_time_with_few_permits() {
     let world = World::new().await;
     let silent = Behaviour::Fails(Phase::Greeting, Ending::TimedOut);
     for n in 0..10 {
@@ -66,7 +66,7 @@ async fn a_first_attempt_is_brief_and_later_ones_have_their_time_in_few_places()
         world.send(&format!("u@silent{n}.test")).await;
     }
     world.pass(0).await;
-    assert_eq!(*world.net.patience.lock().unwrap(), [Duration::from_secs(15); 10]);
+    assert_eq!(*world.net.max_wait.lock().unwrap(), [Duration::from_secs(15); 10]);
     let gate = Arc::new(Semaphore::new(0));
     for n in 0..10 {
         world.net.behave(&format!("mx.silent{n}.test"), Behaviour::Greets(Arc::clone(&gate)));
@@ -75,16 +75,16 @@ async fn a_first_attempt_is_brief_and_later_ones_have_their_time_in_few_places()
     let good = world.send("u@good.test").await;
     world.is_delivered(good).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let patience = world.net.patience.lock().unwrap().clone();
-    let long = patience.iter().filter(|wait| **wait == Duration::from_secs(600)).count();
-    assert_eq!((long, patience.len()), (4, 15), "a sixteenth of the connections");
+    let max_wait = world.net.max_wait.lock().unwrap().clone();
+    let long = max_wait.iter().filter(|wait| **wait == Duration::from_secs(600)).count();
+    assert_eq!((long, max_wait.len()), (4, 15), "a sixteenth of the connections");
     gate.add_permits(1000);
     world.pass(0).await;
     assert_eq!(world.net.seen().len(), 11);
 }
 
 #[tokio::test]
-async fn a_message_passes_those_of_an_account_that_has_no_connection_left() {
+async fn a_message_overtakes_those_of_an_account_without_a_free_connection() {
     let mut world = World::new().await;
     let gate = fill_places(&world).await;
     for n in 0..10 {
@@ -101,7 +101,7 @@ async fn a_message_passes_those_of_an_account_that_has_no_connection_left() {
 }
 
 #[tokio::test]
-async fn a_message_passes_those_of_an_account_that_has_no_memory_left() {
+async fn a_message_overtakes_those_of_an_account_without_free_memory() {
     let mut world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     let size = world.message(world.send("u@first.test").await).row.size_bytes;

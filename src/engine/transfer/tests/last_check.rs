@@ -1,4 +1,4 @@
-//! A message that waits for a place may still be cancelled, suppressed or paused, and it may expire.
+//! Tests of the last check: a message that waits for a permit can be canceled, suppressed or paused, and can expire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::store::row::suppression::SuppressionReason;
 const HOUR: u64 = 3600;
 
 #[tokio::test]
-async fn a_message_that_waits_for_a_place_can_be_cancelled() {
+async fn a_message_that_waits_for_a_permit_can_be_canceled() {
     let world = World::new().await;
     let gate = fill_places(&world).await;
     let id = world.send("late@late.test").await;
@@ -26,7 +26,7 @@ async fn a_message_that_waits_for_a_place_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_message_that_waits_for_a_greeting_can_be_cancelled() {
+async fn a_message_that_waits_for_a_greeting_can_be_canceled() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.slow.test", Behaviour::Greets(Arc::clone(&gate)));
@@ -39,7 +39,7 @@ async fn a_message_that_waits_for_a_greeting_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_cancelled_or_suppressed_message_gives_up_its_place_at_once() {
+async fn a_canceled_or_suppressed_message_releases_its_permit_at_once() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.slow.test", Behaviour::Greets(Arc::clone(&gate)));
@@ -63,7 +63,7 @@ async fn a_cancelled_or_suppressed_message_gives_up_its_place_at_once() {
 }
 
 #[tokio::test]
-async fn a_message_whose_mail_was_written_can_not_be_cancelled() {
+async fn a_message_cannot_be_canceled_after_its_mail_command() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));
@@ -76,7 +76,7 @@ async fn a_message_whose_mail_was_written_can_not_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_message_can_be_cancelled_while_it_waits_for_its_second_server() {
+async fn a_message_can_be_canceled_while_it_waits_for_its_second_server() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.serve("two.test", &["mx1.two.test", "mx2.two.test"]);
@@ -95,7 +95,7 @@ async fn a_message_can_be_cancelled_while_it_waits_for_its_second_server() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_suppressed_while_its_mail_waits_for_a_place_gets_none() {
+async fn a_suppression_stops_mail_that_waits_for_a_permit() {
     let world = World::new().await;
     let gate = fill_places(&world).await;
     let id = world.send("late@late.test").await;
@@ -109,7 +109,7 @@ async fn an_address_that_is_suppressed_while_its_mail_waits_for_a_place_gets_non
 }
 
 #[tokio::test]
-async fn a_site_that_is_paused_while_its_mail_waits_for_a_place_gets_none() {
+async fn a_pause_stops_mail_that_waits_for_a_permit() {
     let world = World::new().await;
     let gate = fill_places(&world).await;
     let id = world.send("late@late.test").await;
@@ -122,7 +122,7 @@ async fn a_site_that_is_paused_while_its_mail_waits_for_a_place_gets_none() {
 }
 
 #[tokio::test]
-async fn a_message_that_expires_while_it_waits_for_a_place_is_not_sent() {
+async fn a_message_that_expires_while_it_waits_for_a_permit_is_not_sent() {
     let world = World::new().await;
     let gate = fill_places(&world).await;
     let id = world.send("late@late.test").await;

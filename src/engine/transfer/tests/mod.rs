@@ -1,5 +1,4 @@
-//! Stories of transfers: the real engine, store and pump on virtual time, with names and mail servers that the story
-//! scripts.
+//! Tests of transfers: the real engine, store and dispatcher on virtual time, with scripted names and mail servers.
 
 mod alerts;
 mod clock;

@@ -1,4 +1,4 @@
-//! Names that are slow, or that nobody can be asked for now: whose mail waits for them, and whose does not.
+//! Tests of slow or postponed look-ups: which mail waits for them, and which does not.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::engine::wait_reason::WaitReason;
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Routes of their own, over the world's names.
+/// Routes of the test alone, over the world's names.
 struct Names {
     world: World,
     routes: Arc<Routes>,
@@ -36,7 +36,7 @@ impl Names {
         self.routes.get(&domain.parse().unwrap(), timer, stream)
     }
 
-    /// Waits until the site of `domain` has been seen.
+    /// Waits until the site of `domain` is cached.
     async fn know(&self, domain: &str) {
         while self.routes.last_seen(&domain.parse().unwrap()).is_none() {
             tokio::task::yield_now().await;
@@ -53,7 +53,7 @@ fn site(domain: &str) -> Route {
 }
 
 #[tokio::test]
-async fn names_that_transactional_mail_waits_for_come_before_all_that_marketing_waits_for() {
+async fn names_of_transactional_mail_are_looked_up_before_those_of_marketing_mail() {
     let names = Names::new().await;
     for n in 0..1500 {
         let domain = format!("slow{n}.test");
@@ -71,7 +71,7 @@ async fn names_that_transactional_mail_waits_for_come_before_all_that_marketing_
 }
 
 #[tokio::test]
-async fn a_site_that_was_seen_serves_while_it_is_looked_up_again() {
+async fn a_cached_site_is_used_while_it_is_looked_up_again() {
     let names = Names::new().await;
     assert_eq!(names.ask("a.test", Stream::Transactional), Route::Asked);
     names.know("a.test").await;
@@ -87,7 +87,7 @@ async fn a_site_that_was_seen_serves_while_it_is_looked_up_again() {
 }
 
 #[tokio::test]
-async fn so_many_wait_for_names_and_the_last_quarter_of_them_is_transactional() {
+async fn a_quarter_of_the_places_for_lookups_is_reserved_for_transactional_mail() {
     let names = Names::new().await;
     let wait =
         |stream| std::iter::repeat_with(|| names.ask("a.test", stream)).take_while(|r| *r == Route::Asked).count();
@@ -102,7 +102,7 @@ async fn so_many_wait_for_names_and_the_last_quarter_of_them_is_transactional() 
 }
 
 #[tokio::test]
-async fn what_could_not_be_asked_for_is_asked_again_soon_and_charges_nobody() {
+async fn an_impossible_lookup_is_repeated_soon_and_charged_to_no_message() {
     let world = World::new().await;
     world.net.busy.lock().unwrap().insert("a.test".to_owned());
     let id = world.send("u@a.test").await;
@@ -123,7 +123,7 @@ async fn accounts_take_turns_at_look_ups() {
         names.never_answers(&domain);
         assert_eq!(names.ask(&domain, Stream::Transactional), Route::Asked);
     }
-    // It takes a place as soon as one is free, though it came last.
+    // It gets the next free permit, although it came last.
     let other = AccountId(Ulid([7; 16]));
     assert_eq!(names.ask_for(other, "own.test", Stream::Transactional), Route::Asked);
     names.know("own.test").await;
@@ -133,7 +133,7 @@ async fn accounts_take_turns_at_look_ups() {
 }
 
 #[tokio::test]
-async fn messages_beyond_those_that_may_wait_for_names_stay_in_the_store_and_are_sent_when_names_are_known() {
+async fn messages_over_the_lookup_limit_stay_in_the_store_and_are_sent_later() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.name_gates.lock().unwrap().insert("slow.test".to_owned(), Arc::clone(&gate));
@@ -141,7 +141,7 @@ async fn messages_beyond_those_that_may_wait_for_names_stay_in_the_store_and_are
     for n in 0..WAITING_MAX + 200 {
         ids.push(world.send(&format!("u{n}@slow.test")).await);
     }
-    // The dispatcher has passed all of them.
+    // The dispatcher has processed all of them.
     while world.engine.store.timers().fired() < ids.len() as u64 {
         tokio::task::yield_now().await;
     }

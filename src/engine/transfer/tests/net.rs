@@ -1,4 +1,4 @@
-//! The mail servers and names of the tests: they behave as the story tells.
+//! Scripted mail servers and names of the tests.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -22,19 +22,19 @@ use crate::smtp::transcript::Transcript;
 /// Behaviour of a mail server.
 #[derive(Clone, Debug)]
 pub(super) enum Behaviour {
-    /// Takes every message.
+    /// Accepts every message.
     Takes,
     /// Refuses the connection.
     Refuses,
     /// Opens a session and lets its MAIL time out.
     TimesOut,
-    /// Answers every message so.
+    /// Gives this answer to every message.
     Says(&'static str),
     /// Fails in this phase, before any message.
     Fails(Phase, Ending),
-    /// Holds every message until it is let go.
+    /// Holds every message until the test releases it.
     Holds(Arc<Semaphore>),
-    /// Reads every message, and answers its dot once it is let go.
+    /// Reads every message, and answers its final dot when the test releases it.
     HoldsDots(Arc<Semaphore>),
     /// Sends its greeting once the semaphore has a permit.
     Greets(Arc<Semaphore>),
@@ -50,19 +50,19 @@ pub(super) struct Seen {
     pub(super) at: Instant,
 }
 
-/// Names and mail servers.
+/// The names and mail servers.
 pub(super) struct Net {
     pub(super) mx: Mutex<HashMap<String, Vec<String>>>,
     pub(super) addresses: Mutex<HashMap<String, Vec<IpAddr>>>,
     pub(super) behaviours: Mutex<HashMap<String, Behaviour>>,
     /// Domains whose name server never answers.
     pub(super) stuck: Mutex<HashSet<String>>,
-    /// Domains that nobody can be asked for, so much else is asked.
+    /// Domains whose look-up is not possible now, because too many are running.
     pub(super) busy: Mutex<HashSet<String>>,
-    /// Domains that were asked for.
+    /// Domains that were looked up.
     pub(super) asked: Mutex<Vec<String>>,
     pub(super) seen: watch::Sender<Vec<Seen>>,
-    /// Number of bodies that servers have read and not answered at once.
+    /// Number of bodies that servers have read and not answered yet.
     pub(super) bodies: watch::Sender<usize>,
     /// Domains whose name server answers once the semaphore has a permit.
     pub(super) name_gates: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -71,13 +71,13 @@ pub(super) struct Net {
     /// Semaphore that holds webhook requests, if there is one.
     pub(super) post_gate: Mutex<Option<Arc<Semaphore>>>,
     /// Maximum wait of each connection for greeting and EHLO.
-    pub(super) patience: Mutex<Vec<Duration>>,
+    pub(super) max_wait: Mutex<Vec<Duration>>,
     /// Connections that were opened, by host and source.
     pub(super) opened: Mutex<Vec<(String, Option<IpAddr>)>>,
 }
 
 impl Net {
-    /// Has the mail of `domain` go to `hosts`.
+    /// Sets `hosts` as the mail servers of `domain`.
     pub(super) fn serve(&self, domain: &str, hosts: &[&str]) {
         let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
         self.mx.lock().unwrap().insert(domain.to_owned(), hosts);
@@ -96,7 +96,7 @@ impl Net {
         self.seen.borrow().clone()
     }
 
-    /// Waits until the servers have seen so many messages.
+    /// Waits until the servers have seen this many messages.
     pub(super) async fn has_seen(&self, count: usize) {
         self.seen.subscribe().wait_for(|seen| seen.len() >= count).await.unwrap();
     }
@@ -178,7 +178,7 @@ impl Transmit for ScriptedTransmit {
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
         Box::pin(async move {
             self.0.opened.lock().unwrap().push((target.host.to_string(), target.source));
-            self.0.patience.lock().unwrap().push(target.deadlines.opening);
+            self.0.max_wait.lock().unwrap().push(target.deadlines.opening);
             let behaviour = self.0.behaviour(target);
             if let Behaviour::Greets(gate) = &behaviour {
                 drop(gate.acquire().await.unwrap());
@@ -228,7 +228,7 @@ impl Session for ScriptedSession {
                 | Behaviour::HoldsDots(_) => {}
             }
             if body.read().await.is_none() {
-                // A server that got no body has seen no message.
+                // A server without a body has seen no message.
                 let is_own = |seen: &Seen| seen.to == envelope.rcpt_to;
                 self.net.seen.send_modify(|all| {
                     all.iter().rposition(is_own).map(|at| all.remove(at));

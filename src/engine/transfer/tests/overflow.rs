@@ -1,4 +1,4 @@
-//! Messages that memory has no room for wait in the store, and cost nobody else anything. Here memory has room for 512.
+//! Tests of spilled messages: they wait in the store and delay no others. Memory has space for 512 messages here.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn messages_for_a_dead_site_beyond_all_memory_put_off_nobody_and_all_leave_when_it_is_back() {
+async fn spilled_messages_of_a_dead_site_delay_no_others_and_are_sent_when_it_recovers() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let dead = send_many(&world, "dead.test").await;
@@ -53,7 +53,7 @@ async fn messages_for_a_dead_site_beyond_all_memory_put_off_nobody_and_all_leave
 }
 
 #[tokio::test]
-async fn a_site_that_takes_mail_slowly_gets_all_of_it_and_two_dead_ones_keep_theirs_apart() {
+async fn a_slow_site_gets_all_its_mail_and_dead_sites_spill_separately() {
     let world = World::new().await;
     for site in ["mx.one.test", "mx.two.test"] {
         world.net.behave(site, Behaviour::Refuses);
@@ -72,7 +72,7 @@ async fn a_site_that_takes_mail_slowly_gets_all_of_it_and_two_dead_ones_keep_the
 }
 
 #[tokio::test]
-async fn messages_in_the_store_end_in_time_and_a_cancelled_one_is_never_sent() {
+async fn spilled_messages_expire_on_time_and_a_canceled_one_is_never_sent() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let dead = send_many(&world, "dead.test").await;

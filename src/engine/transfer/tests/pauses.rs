@@ -1,4 +1,4 @@
-//! Mail that people pause, resume, or have tried at once.
+//! Tests of mail that users pause, resume or retry at once.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn mail_for_a_paused_site_waits_without_an_attempt_or_a_write_until_it_is_resumed() {
+async fn mail_for_a_paused_site_waits_without_an_attempt_or_write_until_resumed() {
     let world = World::new().await;
     world.net.behave("mx.a.test", Behaviour::Takes);
     world.pause("mx.a.test").await;
@@ -53,7 +53,7 @@ async fn mail_for_a_paused_site_waits_without_an_attempt_or_a_write_until_it_is_
 }
 
 #[tokio::test]
-async fn a_pause_outlives_a_restart_and_names_a_domain_of_recipients_as_well() {
+async fn a_pause_survives_a_restart_and_can_name_a_recipient_domain() {
     let world = World::new().await;
     world.pause("a.test").await;
     let id = world.send("u@a.test").await;
@@ -69,7 +69,7 @@ async fn a_pause_outlives_a_restart_and_names_a_domain_of_recipients_as_well() {
 }
 
 #[tokio::test]
-async fn what_is_paused_ends_when_its_time_is_over_and_what_is_withdrawn_never_goes() {
+async fn a_paused_message_expires_and_a_canceled_one_is_never_sent() {
     let world = World::new().await;
     world.pause("a.test").await;
     let (late, withdrawn) = (world.send("u@a.test").await, world.send("v@a.test").await);
@@ -84,7 +84,7 @@ async fn what_is_paused_ends_when_its_time_is_over_and_what_is_withdrawn_never_g
 }
 
 #[tokio::test]
-async fn a_pause_is_one_account_s_alone() {
+async fn a_pause_applies_to_one_account() {
     let world = World::new().await;
     let other = world.engine.create_account("Other".parse().unwrap(), None, world.engine.settings.quota).await.unwrap();
     assert!(world.engine.pause_site(other.id, site("a.test")).await.is_ok());
@@ -94,7 +94,7 @@ async fn a_pause_is_one_account_s_alone() {
 }
 
 #[tokio::test]
-async fn what_was_put_off_is_tried_at_once_when_somebody_asks() {
+async fn deferred_messages_are_tried_at_once_on_request() {
     let world = World::new().await;
     world.net.behave("mx.a.test", Behaviour::Says("451 4.7.1 Greylisted, try again later"));
     let ids = [world.send("u@a.test").await, world.send("v@a.test").await];
@@ -116,7 +116,7 @@ async fn what_was_put_off_is_tried_at_once_when_somebody_asks() {
 }
 
 #[tokio::test]
-async fn a_site_that_is_held_back_is_probed_at_once_when_somebody_asks() {
+async fn a_throttled_site_is_probed_at_once_on_request() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let mut ids = Vec::new();
@@ -132,7 +132,7 @@ async fn a_site_that_is_held_back_is_probed_at_once_when_somebody_asks() {
 }
 
 #[tokio::test]
-async fn an_account_without_mail_for_a_site_cannot_have_it_probed() {
+async fn an_account_without_mail_for_a_site_cannot_probe_it() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let mut ids = Vec::new();
@@ -154,7 +154,7 @@ async fn an_account_without_mail_for_a_site_cannot_have_it_probed() {
 }
 
 #[tokio::test]
-async fn paused_messages_beyond_those_in_memory_stay_in_the_store_and_leave_when_they_are_resumed() {
+async fn spilled_paused_messages_stay_in_the_store_and_are_sent_when_resumed() {
     let mut world = World::new().await;
     world.pause("a.test").await;
     let mut ids = Vec::new();
@@ -182,7 +182,7 @@ async fn paused_messages_beyond_those_in_memory_stay_in_the_store_and_leave_when
 }
 
 #[tokio::test]
-async fn paused_messages_in_the_store_end_in_time() {
+async fn spilled_paused_messages_expire_on_time() {
     let world = World::new().await;
     world.pause("a.test").await;
     let mut ids = Vec::new();

@@ -1,4 +1,4 @@
-//! Rates of bounces: counted by whoever runs the server that answered, and told in the log once when they cross a
+//! Tests of bounce rates: counted by the provider of the server that answered, and logged once when they cross a
 //! threshold.
 
 use std::fmt::{Debug, Write as _};
@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::engine::reputation::{Outcomes, OutcomesQuestion, Step};
 use crate::machine::reputation::Level;
 
-/// Log lines, one for each event of the engine's reputations.
+/// Log lines, one for each reputation event of the engine.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -48,7 +48,7 @@ impl Lines {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    /// The next lines: they are written behind the commit that time waits for.
+    /// Returns the next lines. They are written after the commit that virtual time waits for.
     async fn next(&self) -> Vec<String> {
         loop {
             let lines = self.taken();
@@ -66,7 +66,7 @@ fn outcomes(world: &World, to: Timestamp) -> Outcomes {
 }
 
 #[tokio::test]
-async fn a_threshold_that_is_crossed_is_told_once_with_account_stream_and_rate_and_again_when_it_is_over() {
+async fn crossing_a_threshold_is_logged_once_and_again_when_the_rate_falls() {
     let world = World::new().await;
     let lines = Lines::default();
     let _log = tracing::subscriber::set_default(lines.clone());
@@ -82,23 +82,23 @@ async fn a_threshold_that_is_crossed_is_told_once_with_account_stream_and_rate_a
     world.pass(0).await;
     assert_eq!(lines.taken(), [""; 0], "what happens gathers for a minute");
     world.pass(60).await;
-    let told = lines.next().await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    let logged = lines.next().await;
+    assert_eq!(logged.len(), 1, "{logged:?}");
     let account = format!("account={}", world.account);
     for part in ["ERROR", &account, "transactional", "bounces", "5.82 % (6 of 103)", "stop writing to them"] {
-        assert!(told[0].contains(part), "{part}: {told:?}");
+        assert!(logged[0].contains(part), "{part}: {logged:?}");
     }
-    assert!(!told[0].contains("full.test"), "no address: {told:?}");
+    assert!(!logged[0].contains("full.test"), "no address: {logged:?}");
     let by_provider = outcomes(&world, world::START + std::time::Duration::from_secs(3600)).by_provider;
     let counts = by_provider.iter().map(|(name, c)| (name.as_str(), c.accepted, c.delivered, c.bounced_hard));
     assert_eq!(counts.collect::<Vec<_>>(), [("", 103, 0, 0), ("google", 0, 97, 0), ("other", 0, 0, 6)]);
-    // It stays so for as long as a window has it, without another word.
+    // The rate stays above the threshold during its window, without another line.
     world.pass(5 * 24 * 3600).await;
     let stands = |world: &World| world.engine.reputation(world.account).unwrap();
     assert_eq!(stands(&world).of(crate::domain::stream::Stream::Transactional).levels.bounces, Level::Alarm);
     assert_eq!(lines.taken(), [""; 0]);
     world.pass(3 * 24 * 3600).await;
-    let told = lines.next().await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("INFO") && told[0].contains("fell"), "{told:?}");
+    let logged = lines.next().await;
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(logged[0].contains("INFO") && logged[0].contains("fell"), "{logged:?}");
 }

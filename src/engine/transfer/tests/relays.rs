@@ -1,4 +1,4 @@
-//! Relays: which one a message takes, what is their own fault, and how much they may hand over while they are new.
+//! Tests of relays: the choice of a message's relay, failures of a relay, and the daily caps while it warms up.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ pub(super) fn auth_refused() -> Behaviour {
 }
 
 #[tokio::test]
-async fn each_stream_takes_its_own_relay_where_it_has_one() {
+async fn each_stream_uses_its_own_relay_if_it_has_one() {
     let world = World::with(vec![mx("direct", &[]), smarthost(&[Stream::Marketing])]).await;
     world.net.address("smart.test", &["198.51.100.1"]);
     let (receipt, news) =
@@ -44,8 +44,8 @@ async fn each_stream_takes_its_own_relay_where_it_has_one() {
 }
 
 #[tokio::test]
-async fn a_message_keeps_its_relay_and_its_source_at_every_attempt_and_all_get_their_share() {
-    // So many that none of three sources is passed over by chance.
+async fn a_message_keeps_its_relay_and_source_address_and_all_are_used() {
+    // With this many messages, the draw certainly uses each of the three sources.
     const MESSAGES: usize = 64;
     let relays = vec![mx("one", &["192.0.2.11", "192.0.2.12"]), mx("two", &["192.0.2.21"])];
     let world = World::with(relays).await;
@@ -66,7 +66,7 @@ async fn a_message_keeps_its_relay_and_its_source_at_every_attempt_and_all_get_t
 }
 
 #[tokio::test]
-async fn servers_of_a_family_that_the_relay_cannot_send_from_are_not_asked() {
+async fn servers_of_an_address_family_without_a_source_address_are_skipped() {
     let world = World::with(vec![mx("direct", &["192.0.2.11"])]).await;
     world.net.address("mx.a.test", &["2001:db8::1", "198.51.100.7"]);
     world.net.address("mx.six.test", &["2001:db8::1"]);
@@ -78,7 +78,7 @@ async fn servers_of_a_family_that_the_relay_cannot_send_from_are_not_asked() {
 }
 
 #[tokio::test]
-async fn a_relay_s_own_fault_is_charged_to_no_message_and_the_next_relay_is_taken() {
+async fn a_relay_failure_is_charged_to_no_message_and_the_next_relay_is_used() {
     let world = World::with(vec![mx("one", &["192.0.2.66"]), mx("two", &["192.0.2.21"])]).await;
     world.net.behave("192.0.2.66", unbindable());
     let mut ids = Vec::new();
@@ -93,7 +93,7 @@ async fn a_relay_s_own_fault_is_charged_to_no_message_and_the_next_relay_is_take
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_this_machine_s_is_passed_over_for_another_of_the_relay_s() {
+async fn a_source_address_that_the_machine_lacks_is_replaced_by_another() {
     let world = World::with(vec![mx("direct", &["192.0.2.66", "192.0.2.21"])]).await;
     world.net.behave("192.0.2.66", unbindable());
     let mut ids = Vec::new();
@@ -110,7 +110,7 @@ fn good_source() -> Option<IpAddr> {
 }
 
 #[tokio::test]
-async fn a_message_with_no_other_relay_waits_unharmed_for_its_own() {
+async fn a_message_without_another_relay_waits_uncharged_for_its_own() {
     for fault in
         [unbindable(), auth_refused(), Behaviour::Fails(Phase::StartTls, Ending::TlsFailed("unknown issuer".into()))]
     {
@@ -134,7 +134,7 @@ async fn a_message_with_no_other_relay_waits_unharmed_for_its_own() {
 }
 
 #[tokio::test]
-async fn a_smarthost_that_cannot_be_found_or_wants_a_login_is_the_relay_s_fault() {
+async fn an_unknown_smarthost_or_a_required_login_is_a_relay_failure() {
     let world = World::with(vec![smarthost(&Stream::ALL)]).await;
     let id = world.send("a@r.test").await;
     world.pass(0).await;
@@ -152,14 +152,14 @@ pub(super) fn warming(name: &str, per_day: u32) -> Relay {
     Relay { warm_up: Some(WarmUp { per_day, growth_percent: 0, since: 0 }), ..mx(name, &[]) }
 }
 
-/// Returns how many messages each relay's servers have seen, by the names in EHLO.
+/// Returns the number of messages that each relay's servers have seen, by the names in EHLO.
 fn handed_over(world: &World, relay: &str) -> usize {
     let ehlo = format!("{relay}.sender.example");
     world.net.seen().iter().filter(|seen| seen.ehlo == ehlo).count()
 }
 
 #[tokio::test]
-async fn beyond_its_daily_cap_a_relay_s_mail_takes_the_next_one_and_a_restart_forgets_nothing() {
+async fn over_its_daily_cap_mail_uses_the_next_relay_and_counts_survive_a_restart() {
     let relays = || vec![relay_of_transactional(warming("new", 3)), mx("old", &[])];
     let world = World::with(relays()).await;
     for n in 0..5 {
@@ -184,7 +184,7 @@ fn relay_of_transactional(relay: Relay) -> Relay {
 }
 
 #[tokio::test]
-async fn where_every_relay_is_used_up_the_rest_waits_for_the_next_day_without_an_attempt() {
+async fn if_all_relays_reached_their_cap_mail_waits_for_the_next_day() {
     let world = World::with(vec![warming("new", 3)]).await;
     let mut ids = Vec::new();
     for n in 0..8 {

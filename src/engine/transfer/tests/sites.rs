@@ -1,5 +1,5 @@
-//! One window for each site, whatever its domains; a site that turns us away slows no other and charges no message that
-//! never reached it.
+//! Tests of sites: all domains of a site share one window. A site that defers mail slows no other site, and charges
+//! only messages that reached it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ async fn send_all(world: &World, count: usize, domain: &str) -> Vec<MessageId> {
 }
 
 #[tokio::test]
-async fn hosted_domains_share_one_window_and_a_provider_s_all_of_theirs() {
+async fn domains_of_one_host_or_provider_share_a_window() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     for (domain, hosts) in [
@@ -47,7 +47,7 @@ async fn hosted_domains_share_one_window_and_a_provider_s_all_of_theirs() {
 }
 
 #[tokio::test]
-async fn a_site_that_refuses_charges_only_who_met_it_and_one_message_probes_it() {
+async fn a_refusing_site_charges_only_attempted_messages_and_one_message_probes_it() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let ids = send_all(&world, 30, "dead.test").await;
@@ -76,7 +76,7 @@ async fn a_site_that_refuses_charges_only_who_met_it_and_one_message_probes_it()
 }
 
 #[tokio::test]
-async fn what_waits_for_a_site_that_is_held_back_is_not_written_down_again() {
+async fn messages_that_wait_for_a_throttled_site_are_not_written_again() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let ids = send_all(&world, 700, "dead.test").await;
@@ -92,7 +92,7 @@ async fn what_waits_for_a_site_that_is_held_back_is_not_written_down_again() {
 }
 
 #[tokio::test]
-async fn a_message_whose_time_ends_while_its_site_is_held_back_ends_on_time() {
+async fn a_message_expires_on_time_while_its_site_is_throttled() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let ids = send_all(&world, 5, "dead.test").await;
@@ -103,7 +103,7 @@ async fn a_message_whose_time_ends_while_its_site_is_held_back_ends_on_time() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_withdrawn_while_it_rests_is_never_sent() {
+async fn a_message_canceled_while_suspended_is_never_sent() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let ids = send_all(&world, 6, "dead.test").await;
@@ -129,7 +129,7 @@ async fn transactional_mail_never_waits_behind_marketing_in_a_shared_queue() {
     world.net.has_seen(2).await;
     assert_eq!(world.net.seen()[1].to, "first@both.test", "a place was kept for it");
     world.send("second@both.test").await;
-    // Due later, so that the other waits in its queue when this one has arrived.
+    // This one is due later, so that the other is in its queue before it arrives.
     world.send("last@other.test").await;
     world.net.has_seen(3).await;
     gate.add_permits(1);
@@ -141,7 +141,7 @@ async fn transactional_mail_never_waits_behind_marketing_in_a_shared_queue() {
 }
 
 #[tokio::test]
-async fn an_answer_that_a_rule_knows_pauses_its_provider_for_so_long() {
+async fn a_rule_for_an_answer_throttles_its_provider_for_the_given_time() {
     let world = World::new().await;
     for domain in ["yahoo.test", "aol.test"] {
         world.net.serve(domain, &["mta5.am0.yahoodns.net"]);
@@ -162,7 +162,7 @@ async fn an_answer_that_a_rule_knows_pauses_its_provider_for_so_long() {
 }
 
 #[tokio::test]
-async fn a_site_that_takes_messages_keeps_its_connections_and_no_connection_has_too_many_messages() {
+async fn connections_are_reused_up_to_their_message_limit() {
     let text = "[default]\nconnections = 1\nmessages_per_connection = 3";
     let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
     let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
@@ -176,7 +176,7 @@ async fn a_site_that_takes_messages_keeps_its_connections_and_no_connection_has_
 }
 
 #[tokio::test]
-async fn a_known_provider_is_served_at_its_pace() {
+async fn a_known_provider_is_served_at_its_rate() {
     let text = "[[provider]]\nname = \"slow\"\nmx = [\"mx.slow.test\"]\nmessages_per_minute = 600";
     let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
     let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
@@ -185,13 +185,13 @@ async fn a_known_provider_is_served_at_its_pace() {
     world.pass(0).await;
     let seen = world.net.seen();
     assert_eq!(seen.len(), 14);
-    // A second's worth may go at once, and then one each tenth of a second.
+    // The messages of one second may be sent at once, and then one every tenth of a second.
     let took = seen[13].at - seen[0].at;
     assert!(took >= std::time::Duration::from_millis(380), "{took:?}");
 }
 
 #[tokio::test]
-async fn a_known_provider_gets_no_more_new_connections_than_it_takes_in_a_minute() {
+async fn a_known_provider_gets_a_limited_number_of_new_connections_a_minute() {
     let text = "[[provider]]\nname = \"slow\"\nmx = [\"mx.slow.test\"]\nmessages_per_connection = 1\n\
                 connections_per_minute = 240";
     let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
@@ -201,19 +201,19 @@ async fn a_known_provider_gets_no_more_new_connections_than_it_takes_in_a_minute
     world.pass(0).await;
     let seen = world.net.seen();
     assert_eq!((seen.len(), world.net.opened.lock().unwrap().len()), (7, 7));
-    // Four may be opened at once, and then one each quarter of a second.
+    // Four may be opened at once, and then one every quarter of a second.
     let took = seen[6].at - seen[0].at;
     assert!(took >= std::time::Duration::from_millis(700), "{took:?}");
 }
 
 #[tokio::test]
-async fn however_many_servers_say_nothing_a_site_that_takes_mail_keeps_its_room() {
+async fn silent_servers_leave_permits_for_a_proven_site() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.serve("prompt.test", &["mx.prompt.test"]);
     world.send("first@prompt.test").await;
     world.pass(0).await;
-    // More than there are connections.
+    // More than the number of connections.
     for n in 0..80 {
         let (domain, host) = (format!("silent{n}.test"), format!("mx.silent{n}.test"));
         world.net.serve(&domain, &[&host]);
@@ -233,10 +233,10 @@ async fn however_many_servers_say_nothing_a_site_that_takes_mail_keeps_its_room(
 }
 
 #[tokio::test]
-async fn messages_to_servers_that_never_ask_for_them_hold_no_memory_for_bodies() {
+async fn messages_to_servers_without_a_354_use_no_memory_for_bodies() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
-    // Each message takes 2 KiB of the 64 KiB there are.
+    // Each message uses 2 KiB of the 64 KiB.
     for n in 0..40 {
         world.net.behave(&format!("mx.silent{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
         world.send(&format!("u@silent{n}.test")).await;
@@ -252,7 +252,7 @@ async fn messages_to_servers_that_never_ask_for_them_hold_no_memory_for_bodies()
 }
 
 #[tokio::test]
-async fn name_servers_that_never_answer_hold_up_nobody_else() {
+async fn silent_name_servers_delay_no_other_mail() {
     let world = World::new().await;
     for n in 0..140 {
         world.net.stuck.lock().unwrap().insert(format!("stuck{n}.test"));
@@ -265,7 +265,7 @@ async fn name_servers_that_never_answer_hold_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn however_many_wait_for_a_name_it_is_asked_for_once_and_what_dns_denies_ends_them_all() {
+async fn a_name_is_looked_up_once_for_all_waiting_messages_and_a_denial_ends_all() {
     let world = World::new().await;
     let ids = send_all(&world, 20, "gone.test").await;
     world.pass(0).await;
@@ -276,7 +276,7 @@ async fn however_many_wait_for_a_name_it_is_asked_for_once_and_what_dns_denies_e
 }
 
 #[tokio::test]
-async fn an_account_sees_its_own_part_of_the_queue_and_nothing_of_another_s() {
+async fn an_account_sees_only_its_own_part_of_the_queue() {
     let mut world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let first = world.account;

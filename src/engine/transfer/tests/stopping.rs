@@ -1,4 +1,4 @@
-//! A service that stops begins nothing new: the messages that wait for a place, a greeting or a name stay in the store.
+//! Tests of a stop: messages that wait for a permit, a greeting or a name stay in the store.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::world::fill_places;
 use super::*;
 
 #[tokio::test]
-async fn messages_that_wait_for_a_place_when_the_service_stops_are_sent_after_the_restart_alone() {
+async fn messages_that_wait_for_a_permit_at_a_stop_are_sent_only_after_the_restart() {
     let world = World::new().await;
     let gate = fill_places(&world).await;
     let (begun, opened) = (world.net.seen().len(), world.net.opened.lock().unwrap().len());
@@ -29,7 +29,7 @@ async fn messages_that_wait_for_a_place_when_the_service_stops_are_sent_after_th
 }
 
 #[tokio::test]
-async fn no_mail_is_written_to_a_server_whose_greeting_comes_when_the_service_stops() {
+async fn no_mail_is_written_after_a_greeting_that_arrives_during_a_stop() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.slow.test", Behaviour::Greets(Arc::clone(&gate)));
@@ -42,7 +42,7 @@ async fn no_mail_is_written_to_a_server_whose_greeting_comes_when_the_service_st
 }
 
 #[tokio::test]
-async fn a_message_at_its_dot_when_the_service_stops_has_time_to_end() {
+async fn a_message_at_its_final_dot_at_a_stop_has_time_to_end() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));

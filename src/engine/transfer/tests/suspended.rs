@@ -1,4 +1,4 @@
-//! Mail of a suspended account: it stands still, its lifetime runs on, and nobody else's waits.
+//! Tests of a suspended account: its mail is held, still expires, and delays no other mail.
 
 use super::*;
 use crate::engine::audit::Behalf;
@@ -40,7 +40,7 @@ async fn mail_of_a_suspended_account_is_held_without_an_attempt_until_it_is_resu
 }
 
 #[tokio::test]
-async fn a_retry_that_comes_due_during_a_suspension_waits_for_its_end() {
+async fn a_retry_due_during_a_suspension_waits_for_its_end() {
     let world = World::new().await;
     world.net.behave("mx.a.test", Behaviour::Says("451 4.7.1 Greylisted, try again later"));
     let id = world.send("u@a.test").await;
@@ -55,7 +55,7 @@ async fn a_retry_that_comes_due_during_a_suspension_waits_for_its_end() {
 }
 
 #[tokio::test]
-async fn the_lifetime_of_held_mail_runs_on() {
+async fn held_mail_expires_on_time() {
     let world = World::new().await;
     world.suspend().await;
     let id = world.send("u@a.test").await;

@@ -1,4 +1,4 @@
-//! Sites that answer 421, and sites that are probed.
+//! Tests of sites that answer 421, and of probes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::smtp::outcome::Phase;
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 
-/// A world in which each message has a connection of its own.
+/// Returns a world in which each message has a connection of its own.
 async fn single() -> World {
     let shaping = Arc::new(Shaping::with_overlay("[default]\nmessages_per_connection = 1").unwrap());
     World::shaped(vec![mx("direct", &[])], Tables { rules: Arc::new(Rules::built_in().clone()), shaping }).await
@@ -56,7 +56,7 @@ async fn one_421_among_successes_holds_back_only_its_own_message() {
 }
 
 #[tokio::test]
-async fn where_the_probe_is_cancelled_the_next_message_probes_the_site() {
+async fn if_the_probe_is_canceled_the_next_message_probes_the_site() {
     let world = single().await;
     for n in 0..20 {
         world.send(&format!("u{n}@a.test")).await;
@@ -86,7 +86,7 @@ async fn where_the_probe_is_cancelled_the_next_message_probes_the_site() {
 }
 
 #[tokio::test]
-async fn messages_that_come_due_together_at_a_site_about_to_be_probed_are_suspended_when_it_is_throttled_again() {
+async fn messages_due_at_a_probed_site_are_suspended_when_it_is_throttled_again() {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let first = world.send("u@dead.test").await;

@@ -1,4 +1,4 @@
-//! Why a message waits: each reason, as its record and lists show it.
+//! Tests of the reasons for which messages wait, in their records and in lists.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
-/// Makes the store one that was restored.
+/// Marks the store as restored.
 #[derive(Serialize, Deserialize)]
 struct Restore(Restored);
 
@@ -37,7 +37,7 @@ impl Op for Restore {
 }
 
 impl World {
-    /// Why the message waits. Lists say the same as its record.
+    /// Returns the reason why the message waits. Lists have the same reason as its record.
     async fn wait(&self, id: MessageId) -> Wait {
         let all = PageRequest { before: None, limit: 100 };
         let page = self.engine.messages(self.account, MessageFilter::default(), all).await.unwrap();
@@ -47,7 +47,7 @@ impl World {
         wait.unwrap()
     }
 
-    /// The reason, once it is this one.
+    /// Returns the reason, once it is this one.
     async fn waits_for(&self, id: MessageId, reason: WaitReason) -> Wait {
         loop {
             if let Some(wait) = self.message(id).waiting.filter(|wait| wait.reason == reason) {
@@ -59,7 +59,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_message_that_was_turned_away_waits_for_its_next_attempt_and_one_that_has_ended_for_nothing() {
+async fn a_deferred_message_waits_for_its_next_attempt_and_an_ended_one_has_no_reason() {
     let world = World::new().await;
     world.net.behave("mx.grey.test", Behaviour::Says("450 4.7.1 greylisted, try again later"));
     let id = world.send("u@grey.test").await;
@@ -103,7 +103,7 @@ async fn messages_that_never_reached_a_throttled_site_wait_for_it() {
 }
 
 #[tokio::test]
-async fn messages_beyond_a_provider_s_pace_wait_for_their_turn() {
+async fn messages_over_a_provider_s_rate_wait_for_their_turn() {
     let text = "[[provider]]\nname = \"slow\"\nmx = [\"mx.slow.test\"]\nmessages_per_minute = 1";
     let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
     let tables = Rules { rules: Arc::new(rules::Rules::built_in().clone()), shaping };
@@ -116,7 +116,7 @@ async fn messages_beyond_a_provider_s_pace_wait_for_their_turn() {
 }
 
 #[tokio::test]
-async fn messages_for_a_paused_site_say_so_due_or_not() {
+async fn messages_for_a_paused_site_have_that_reason_due_or_not() {
     let world = World::new().await;
     world.net.behave("mx.grey.test", Behaviour::Says("450 4.7.1 greylisted, try again later"));
     let later = world.send("u@grey.test").await;
@@ -134,7 +134,7 @@ async fn messages_for_a_paused_site_say_so_due_or_not() {
 }
 
 #[tokio::test]
-async fn a_message_waits_for_a_name_server_that_is_slow_or_could_not_be_asked() {
+async fn a_message_waits_for_a_slow_or_postponed_lookup() {
     let world = World::new().await;
     world.net.stuck.lock().unwrap().insert("stuck.test".to_owned());
     let stuck = world.send("u@stuck.test").await;
@@ -171,7 +171,7 @@ async fn a_message_waits_for_a_relay_that_refused_the_login() {
 }
 
 #[tokio::test]
-async fn a_message_waits_for_the_next_day_where_its_relays_have_sent_their_share() {
+async fn a_message_waits_for_the_next_day_if_its_relays_reached_their_caps() {
     let world = World::with(vec![warming("new", 1)]).await;
     let (first, second) = (world.send("u1@a.test").await, world.send("u2@a.test").await);
     world.pass(0).await;
@@ -181,7 +181,7 @@ async fn a_message_waits_for_the_next_day_where_its_relays_have_sent_their_share
 }
 
 #[tokio::test]
-async fn a_message_that_finds_all_connections_in_use_or_is_being_sent_is_busy() {
+async fn a_message_is_busy_if_it_is_being_sent_or_all_connections_are_used() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));

@@ -1,4 +1,4 @@
-//! The world of the tests: the engine and its pump over the scripted net.
+//! The world of the tests: the engine and its dispatcher with scripted names and mail servers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,39 +13,39 @@ use crate::domain::account::QuotaLimits;
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Parts, Submission};
 use crate::engine::alerts::AlertSettings;
-use crate::engine::dispatcher::Pump;
+use crate::engine::dispatcher::Dispatcher;
 use crate::engine::messages::MessageRecord;
 use crate::engine::ports::Clock;
 use crate::engine::queue::SiteQueue;
 use crate::engine::relay::{Relay, RelayWay};
 use crate::engine::settings::Settings;
 use crate::engine::virtual_clock::VirtualClock;
-use crate::engine::{Caller, Engine, Tables, Ways};
+use crate::engine::{Caller, EgressRoutes, Engine, Tables};
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::Store;
 use crate::store::op::cancel::CancelMessage;
 use crate::store::open::Surroundings;
 
-/// When every story begins: an hour before a UTC midnight.
+/// Start of every test: an hour before a UTC midnight.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_700_089_200_000);
 
-/// Places of the story's 64 for sites that are new to us.
+/// Permits for unproven sites, of the test's 64.
 const NEW_SITES_MAX: usize = 48;
 
-/// An engine with its pump running.
+/// An engine with a running dispatcher.
 pub(super) struct World {
     pub(super) engine: Arc<Engine>,
     pub(super) net: Arc<Net>,
     pub(super) clock: Arc<VirtualClock>,
     pub(super) account: AccountId,
     stop: watch::Sender<bool>,
-    pump: tokio::task::JoinHandle<()>,
+    dispatcher: tokio::task::JoinHandle<()>,
     tables: Tables,
     directory: tempfile::TempDir,
 }
 
-/// A relay that goes by MX, for both streams.
+/// Returns a relay that uses MX records, for both streams.
 pub(super) fn mx(name: &str, sources: &[&str]) -> Relay {
     let sources = sources.iter().map(|source| source.parse().unwrap()).collect();
     Relay { sources, ..relay(name, RelayWay::Mx, &Stream::ALL) }
@@ -66,7 +66,7 @@ impl World {
         Self::shaped(relays, Tables { rules: Arc::new(Rules::built_in().clone()), shaping }).await
     }
 
-    /// The same on a clock that the test scripts.
+    /// The same with a clock that the test sets.
     pub(super) async fn on_clock(clock: Arc<dyn Clock>) -> Self {
         let shaping = Arc::new(Shaping::built_in().clone());
         let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
@@ -77,7 +77,7 @@ impl World {
         Self::furnished(relays, tables, None).await
     }
 
-    /// The same with alerts that are told as the test says.
+    /// The same with these alerts.
     pub(super) async fn alerting(relays: Vec<Relay>, alerts: AlertSettings) -> Self {
         let shaping = Arc::new(Shaping::built_in().clone());
         let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
@@ -108,7 +108,7 @@ impl World {
             posted: watch::Sender::new(0),
             post_gate: Mutex::default(),
             opened: Mutex::default(),
-            patience: Mutex::default(),
+            max_wait: Mutex::default(),
         });
         let mut world = Self::on(directory, net, relays, tables, scripted, alerts);
         let quota = QuotaLimits { per_hour: 1_000_000, per_day: 1_000_000 };
@@ -145,22 +145,22 @@ impl World {
         };
         let engine = Arc::new(Engine::new(store, time, entropy, net.clone(), settings));
         let transmit = Arc::new(ScriptedTransmit(Arc::clone(&net)));
-        let ways = Ways { relays, port: 25, in_house: None };
+        let routes = EgressRoutes { relays, port: 25, capture: None };
         let post = Arc::new(NoPost(Arc::clone(&net)));
-        let pump = Pump::new(Arc::clone(&engine), transmit, post.clone(), post, ways, tables.clone());
+        let dispatcher = Dispatcher::new(Arc::clone(&engine), transmit, post.clone(), post, routes, tables.clone());
         let (stop, stopped) = watch::channel(false);
-        let pump = tokio::spawn(async move { pump.run(stopped).await.unwrap() });
-        Self { engine, net, clock, account: AccountId::default(), stop, pump, tables, directory }
+        let dispatcher = tokio::spawn(async move { dispatcher.run(stopped).await.unwrap() });
+        Self { engine, net, clock, account: AccountId::default(), stop, dispatcher, tables, directory }
     }
 
-    /// Waits until a worker has a message for `site` in hand.
+    /// Waits until a worker holds a message for `site`.
     pub(super) async fn is_in_hand(&self, site: &str) {
         while self.queue(site).await.is_none_or(|queue| queue.in_flight == 0) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Has the service begin to stop, and waits until every worker could see it.
+    /// Begins to stop the service, and waits until every worker could notice it.
     pub(super) async fn begin_to_stop(&self) {
         self.stop.send_replace(true);
         for _ in 0..100 {
@@ -171,21 +171,21 @@ impl World {
     /// Stops the service, and waits until its outcomes are committed.
     pub(super) async fn stopped(mut self) -> Self {
         self.stop.send_replace(true);
-        (&mut self.pump).await.unwrap();
-        self.pump = tokio::spawn(async {});
+        (&mut self.dispatcher).await.unwrap();
+        self.dispatcher = tokio::spawn(async {});
         self.engine.store.commit(CancelMessage { account: self.account, message: MessageId::default() }).await.ok();
         self
     }
 
-    /// Ends the process, and begins another on the same directory.
+    /// Ends the process, and starts another one on the same directory.
     pub(super) async fn restarted(self, relays: Vec<Relay>) -> Self {
         self.stop.send_replace(true);
-        self.pump.await.unwrap();
+        self.dispatcher.await.unwrap();
         self.engine.store.close();
         let store = Arc::downgrade(&self.engine.store);
         let alerts = self.engine.settings.alerts.clone();
         drop(self.engine);
-        // A task that has not ended yet holds it, and with it the lock.
+        // A task that has not ended yet holds the store, and with it the lock.
         while store.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
@@ -193,7 +193,7 @@ impl World {
         Self { account: self.account, ..world }
     }
 
-    /// Makes another account the one that sends, from `us@other.test`.
+    /// Makes another account the sender, from `us@other.test`.
     pub(super) async fn become_another_account(&mut self) {
         let quota = self.engine.settings.quota;
         self.account = self.engine.create_account("Other".parse().unwrap(), None, quota).await.unwrap().id;
@@ -201,14 +201,14 @@ impl World {
         self.engine.create_verified_domain(self.account, name, Stream::Transactional).await.unwrap();
     }
 
-    /// Waits until the message is delivered, whatever else is under way.
+    /// Waits until the message is delivered, whatever else runs.
     pub(super) async fn is_delivered(&self, id: MessageId) {
         while self.progress(id).0 != "delivered" {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// Accepts a transactional message.
+    /// Submits a transactional message.
     pub(super) async fn send(&self, to: &str) -> MessageId {
         self.send_from("shop@example.test", to).await
     }
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Moves time, and waits until what came due is settled.
+    /// Advances time, and waits until the due work is done.
     pub(super) async fn pass(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds), &self.engine.store).await.unwrap();
     }
@@ -264,7 +264,7 @@ impl World {
         self.engine.message(self.account, id).unwrap().unwrap()
     }
 
-    /// Status and attempts.
+    /// Returns status and number of attempts.
     pub(super) fn progress(&self, id: MessageId) -> (&'static str, u32) {
         let transfer = self.message(id).transfer;
         (transfer.state.status().as_str(), transfer.attempts)
@@ -274,18 +274,18 @@ impl World {
         ids.iter().map(|id| self.progress(*id).1).sum()
     }
 
-    /// The relay of a message's last attempt.
+    /// Returns the relay of a message's last attempt.
     pub(super) fn relay_of(&self, id: MessageId) -> String {
         self.message(id).transfer.last.relay.unwrap()
     }
 
-    /// The row of the queue for `site`.
+    /// Returns the queue's row for `site`.
     pub(super) async fn queue(&self, site: &str) -> Option<SiteQueue> {
         self.engine.queue().await.unwrap().into_iter().find(|queue| queue.site == site)
     }
 }
 
-/// Has servers that are new to us hold a message in each place there is, until the semaphore has permits.
+/// Lets unproven servers hold a message with each permit, until the semaphore has permits.
 pub(super) async fn fill_places(world: &World) -> Arc<Semaphore> {
     let gate = Arc::new(Semaphore::new(0));
     let before = world.net.seen().len();

@@ -14,45 +14,45 @@ use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, FinalResult, Scope, Verdict};
 use crate::store::row::message::MessageRow;
 
-/// Time for which a connection serves a domain under one policy without a new look-up of its names.
+/// Time for which a connection serves a domain under one policy without another look-up of its names.
 const AGREED: Duration = Duration::from_secs(60);
 
-/// Domain and policy that a connection was last found to satisfy.
+/// Domain and policy that a connection met at its last check.
 #[derive(Clone)]
 pub(super) struct Agreement {
     policy: Option<DomainPolicy>,
-    /// Requirement of that policy; at most the one that the connection was opened under.
+    /// Requirement of that policy, but no stricter than the one under which the connection was opened.
     pub(super) required: TlsRequirement,
-    /// On the program's monotonic clock.
+    /// Expiry on the monotonic clock.
     at: Duration,
 }
 
-/// Why no connection is made to a server.
+/// Reason why no connection to a server is opened.
 pub(super) enum Withheld {
-    /// It can't meet the policy; this holds where no other server does better: the message waits.
+    /// It can't meet the policy. If this is true for all servers, the message waits.
     LeftOut(Verdict),
     /// The requirement could not be looked up now.
     Unasked,
 }
 
-/// The policy of one recipient's domain; none for mail that stays in the house, goes to a smarthost, or waives it.
+/// The policy of one recipient's domain; `None` for mail that is captured, goes to a smarthost, or waives TLS.
 pub(super) struct Held<'a> {
     shared: &'a Shared,
     policy: Option<DomainPolicy>,
 }
 
 impl<'a> Held<'a> {
-    /// The policy for the message of `row` at `site`, as of now. What becomes of mail behind a smarthost is the
-    /// smarthost's to say, and a message that waives TLS asks for no policy (RFC 8689), so that none is counted.
+    /// Returns the current policy for the message of `row` at `site`. The smarthost decides about mail behind it. A
+    /// message that waives TLS looks up no policy (RFC 8689), so none is counted.
     pub(super) async fn new(shared: &'a Shared, site: &Site, row: &MessageRow) -> Self {
         let policy = match site {
             Site::Provider(_) | Site::Servers(_) if !row.waives_tls => Some(shared.tls.of(row.to.domain()).await),
-            Site::Provider(_) | Site::Servers(_) | Site::Smarthost(_) | Site::InHouse(_) => None,
+            Site::Provider(_) | Site::Servers(_) | Site::Smarthost(_) | Site::Captured(_) => None,
         };
         Self { shared, policy }
     }
 
-    /// That a connection opened under `required` is enough.
+    /// Whether a connection opened under `required` meets it.
     pub(super) fn agreement(&self, required: TlsRequirement) -> Agreement {
         Agreement { policy: self.policy.clone(), required, at: self.shared.engine.clock.monotonic() }
     }
@@ -60,7 +60,7 @@ impl<'a> Held<'a> {
     /// Returns the required security of a session with `host`.
     ///
     /// # Errors
-    /// Why the server is not connected to.
+    /// Reason why the server is not contacted.
     pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, Withheld> {
         let (Some(policy), Some(host)) = (&self.policy, host) else { return Ok(TlsRequirement::Opportunistic) };
         let required = self.shared.tls.requirement(policy, host).await;
@@ -73,8 +73,8 @@ impl<'a> Held<'a> {
         })
     }
 
-    /// Whether a session to `target`, secured by `tls` and last found enough by `agreed`, is all that this message's
-    /// domain asks for.
+    /// Whether a session to `target` meets this message's policy. The session is encrypted as `tls` says, and met
+    /// `agreed` at its last check.
     pub(super) async fn renewed(&self, target: &Target, tls: Option<TlsFacts>, agreed: Agreement) -> Option<Agreement> {
         let Some(policy) = &self.policy else { return Some(agreed) };
         let age = self.shared.engine.clock.monotonic().saturating_sub(agreed.at);
@@ -87,7 +87,7 @@ impl<'a> Held<'a> {
         required.is_met_by(&target.tls, tls.as_ref()).then(|| self.agreement(required))
     }
 
-    /// Counts how opening a session to `target` went.
+    /// Counts the result of opening a session to `target`.
     pub(super) fn count(&self, target: &Target, opened: &Result<Box<dyn Session>, Outcome>) {
         let Some(policy) = &self.policy else { return };
         match opened {

@@ -1,4 +1,4 @@
-//! Whether a kept connection serves the next message: its own domain's, or another's.
+//! Tests of kept connections: which ones may serve the next message, of the same domain or another.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::domain::hostname::DomainName;
 use crate::engine::backlog::Backlog;
 use crate::engine::ports::{BoxFuture, Transmit};
 use crate::engine::tls_policy::tests::{MX, World, domain, host};
-use crate::engine::transfer::egress_routes::Ways;
+use crate::engine::transfer::egress_routes::EgressRoutes;
 use crate::engine::transfer::{Tables, Transfers};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Ending, LoopCheck, Phase};
@@ -29,12 +29,12 @@ impl Transmit for NoWay {
 }
 
 fn shared(world: &World) -> Arc<Shared> {
-    let ways = Ways { relays: Vec::new(), port: 25, in_house: None };
+    let routes = EgressRoutes { relays: Vec::new(), port: 25, capture: None };
     let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping: Arc::new(Shaping::built_in().clone()) };
-    Transfers::new(world.engine(), Arc::new(NoWay), world.outside.clone(), ways, tables, Backlog::default()).shared
+    Transfers::new(world.engine(), Arc::new(NoWay), world.outside.clone(), routes, tables, Backlog::default()).shared
 }
 
-/// A connection to `host` that was opened without a policy.
+/// Returns a connection to `host` that was opened without a policy.
 fn target(host: &str) -> Target {
     Target {
         host: host.into(),
@@ -53,7 +53,7 @@ fn secured(authenticated: Authenticated) -> Option<TlsFacts> {
     Some(TlsFacts { version, cipher, authenticated, policy: TlsPolicy::Opportunistic })
 }
 
-/// Returns the requirements for a message to somebody at `domain`.
+/// Returns the requirements for a message to a recipient at `domain`.
 async fn held(shared: &Shared, domain: DomainName) -> Held<'_> {
     Held::new(shared, &Site::Servers(MX.into()), &message(&domain)).await
 }
@@ -63,7 +63,7 @@ fn message(domain: &DomainName) -> MessageRow {
 }
 
 #[tokio::test]
-async fn a_message_that_waives_tls_asks_for_no_policy_and_is_not_counted() {
+async fn a_message_that_waives_tls_looks_up_no_policy_and_is_not_counted() {
     let world = World::new();
     world.announces("1");
     world.publishes("enforce", "other.example.test");
@@ -76,13 +76,13 @@ async fn a_message_that_waives_tls_asks_for_no_policy_and_is_not_counted() {
     waiving
         .count(&target(MX), &Err(Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }));
     assert_eq!(world.counted(PolicyType::Sts).await.failures, 0);
-    // Another message to the same domain is held to what that asks for, and counted.
+    // The requirements of another message to the same domain apply and are counted.
     assert!(matches!(held(&shared, domain()).await.requirement(Some(&host)).await, Err(Withheld::LeftOut(_))));
     assert_eq!(world.counted(PolicyType::Sts).await.failures, 1);
 }
 
-/// Returns the policy that a connection to `host`, kept from mail for another domain and secured by `tls`, is now found
-/// to satisfy.
+/// Returns the policy that a connection to `host`, kept from mail for another domain and encrypted as `tls` says, meets
+/// now.
 async fn kept_from_elsewhere(world: &World, host: &str, tls: Option<TlsFacts>) -> Option<TlsPolicy> {
     let shared = shared(world);
     let elsewhere = Agreement { policy: None, required: TlsRequirement::Opportunistic, at: Duration::ZERO };
@@ -91,7 +91,7 @@ async fn kept_from_elsewhere(world: &World, host: &str, tls: Option<TlsFacts>) -
 }
 
 #[tokio::test]
-async fn a_connection_kept_from_another_domain_serves_where_it_is_all_that_is_asked_for() {
+async fn a_connection_kept_for_another_domain_is_used_if_it_meets_the_policy() {
     let world = World::new();
     assert_eq!(kept_from_elsewhere(&world, MX, None).await, Some(TlsPolicy::Opportunistic));
     assert_eq!(kept_from_elsewhere(&world, "mx.other.test", None).await, None, "it is no server of this domain");
@@ -106,7 +106,7 @@ async fn a_connection_kept_from_another_domain_serves_where_it_is_all_that_is_as
 }
 
 #[tokio::test]
-async fn a_connection_serves_its_own_domain_for_a_minute_before_names_are_looked_up_again() {
+async fn a_connection_serves_its_own_domain_for_a_minute_without_another_lookup() {
     let world = World::new();
     let shared = shared(&world);
     let held = held(&shared, domain()).await;
@@ -118,7 +118,7 @@ async fn a_connection_serves_its_own_domain_for_a_minute_before_names_are_looked
 }
 
 #[tokio::test]
-async fn a_policy_that_has_just_become_known_holds_for_a_kept_connection_at_once() {
+async fn a_new_policy_applies_to_a_kept_connection_at_once() {
     let world = World::new();
     let shared = shared(&world);
     let agreed = held(&shared, domain()).await.agreement(TlsRequirement::Opportunistic);

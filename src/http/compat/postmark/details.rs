@@ -119,7 +119,7 @@ impl<'a> Details<'a> {
             text_body: parts.and_then(|parts| parts.text.as_deref()),
             html_body: parts.and_then(|parts| parts.html.as_deref()),
             body: content.map(|content| content.raw.as_str()),
-            message_events: events.iter().filter_map(|event| told(event)).collect(),
+            message_events: events.iter().filter_map(|event| message_event(event)).collect(),
         }
     }
 }
@@ -144,7 +144,7 @@ const fn status(status: Status) -> &'static str {
 }
 
 /// Converts an event to Postmark's form. Returns `None` for types that Postmark lacks.
-fn told(event: &[u8]) -> Option<MessageEvent> {
+fn message_event(event: &[u8]) -> Option<MessageEvent> {
     let event: Event = serde_json::from_slice(event).ok()?;
     let Event { smtp_response, bounce, .. } = event;
     // Without a server response, our advice explains the failure.

@@ -1,11 +1,11 @@
-//! Parser of Postmark's email into a letter.
+//! Parser of Postmark's email into a draft.
 
 use serde_json::{Map, Value};
 
 use crate::domain::fields::Fields;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
-use crate::http::compat::client_message::{Letter, NO_COPIES, NO_TEMPLATES, NO_TRACKING, present};
+use crate::http::compat::client_message::{MessageDraft, NO_COPIES, NO_TEMPLATES, NO_TRACKING, present};
 use crate::http::compat::names::Names;
 use crate::http::compat::service::CompatService;
 
@@ -30,7 +30,7 @@ const REFUSED: [(&str, &str); 7] = [
 
 /// A parsed email.
 pub(super) struct Read {
-    pub(super) letter: Letter,
+    pub(super) draft: MessageDraft,
     pub(super) faults: Violations,
     /// Stream that the client names.
     pub(super) stream: Option<Stream>,
@@ -40,28 +40,28 @@ pub(super) struct Read {
 
 /// Parses the email in `object`. Errors are added to `faults`.
 pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> Read {
-    let mut letter = Letter::new(Names::of(CompatService::Postmark));
+    let mut draft = MessageDraft::new(Names::of(CompatService::Postmark));
     let mut fields = Fields::new(present(object), &mut faults);
-    letter.sender(&mut fields, "From");
+    draft.sender(&mut fields, "From");
     if let Some(text) = fields.text("To") {
-        letter.recipient(&mut fields, "To", text);
+        draft.recipient(&mut fields, "To", text);
     }
-    letter.copy(&mut fields, "Subject", "subject");
+    draft.copy(&mut fields, "Subject", "subject");
     for (place, header) in fields.array("Headers").unwrap_or_default().into_iter().enumerate() {
-        read_header(&mut letter, &mut fields, place, header);
+        read_header(&mut draft, &mut fields, place, header);
     }
     if let Some(given) = fields.text("ReplyTo") {
-        letter.reply_to(&mut fields, "ReplyTo", &[given]);
+        draft.reply_to(&mut fields, "ReplyTo", &[given]);
     }
     let attachments = fields.array("Attachments").unwrap_or_default().into_iter().enumerate();
     let attachments = attachments.map(|(place, value)| attachment(&mut fields, place, value)).collect();
-    letter.attachments(attachments);
+    draft.attachments(attachments);
     for (name, value) in fields.object("Metadata").unwrap_or_default() {
         let field = format!("Metadata.{name}");
-        letter.pair(&mut fields, &field, name, value);
+        draft.pair(&mut fields, &field, name, value);
     }
     if let Some(tag) = fields.text("Tag") {
-        letter.pair(&mut fields, "Tag", TAG.to_owned(), tag.into());
+        draft.pair(&mut fields, "Tag", TAG.to_owned(), tag.into());
     }
     refuse(&mut fields);
     let named = fields.text("MessageStream");
@@ -70,9 +70,9 @@ pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> Read {
     if names_no_stream {
         fields.fault("MessageStream", UNKNOWN_STREAM);
     }
-    letter.bodies(&mut fields, "TextBody", "HtmlBody");
+    draft.bodies(&mut fields, "TextBody", "HtmlBody");
     fields.finish();
-    Read { letter, faults, stream, names_no_stream }
+    Read { draft, faults, stream, names_no_stream }
 }
 
 /// Rejects fields that are known but not supported. Tracking may be present if it is turned off.
@@ -98,7 +98,7 @@ fn stream(name: &str) -> Option<Stream> {
     }
 }
 
-fn read_header(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, header: Value) {
+fn read_header(draft: &mut MessageDraft, outer: &mut Fields<'_>, place: usize, header: Value) {
     let path = format!("Headers.{place}");
     let Value::Object(object) = header else {
         outer.fault(&path, "must be an object with Name and Value");
@@ -109,7 +109,7 @@ fn read_header(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, header
     let value = fields.value("Value");
     fields.finish();
     if let (Some(name), Some(value)) = (name, value) {
-        letter.header(outer, "Headers", name, value);
+        draft.header(outer, "Headers", name, value);
     }
 }
 

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::client_message::{NO_TEMPLATES, Ready};
-use super::failure::Fault;
+use super::failure::CompatError;
 use super::list::{self, Kind, Sent};
 use super::service::CompatService;
 use super::{send, shown_message};
@@ -24,14 +24,14 @@ use crate::http::state::Api;
 use crate::store::op::accept::Accepted;
 use crate::store::op::domain::domain_by_name;
 
-const LIST: Kind = Kind { door: CompatService::Postmark, field: "Messages", most: 500 };
+const LIST: Kind = Kind { service: CompatService::Postmark, field: "Messages", most: 500 };
 
 /// `POST /email`.
 pub(super) async fn send(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     send::answered(CompatService::Postmark, api, &call, one(api, &call).await)
 }
 
-async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
+async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, CompatError> {
     call.no_query()?;
     let body = Value::Object(json::parse_object(call.body())?);
     let mut faults = Violations::new();
@@ -51,12 +51,12 @@ async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
 }
 
 /// Parses the email in `value` and checks that it is for the stream of its domain.
-fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Result<Ready, Fault> {
+fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Result<Ready, CompatError> {
     let Value::Object(object) = value else {
         return Err(Violations::of("Message", "must be an object").into());
     };
-    let email::Read { letter, faults, stream, names_no_stream } = email::read(object, faults);
-    let ready = letter.lift(faults, api.engine.clock.now(), send::limits(api)).map_err(|fault| {
+    let email::Read { draft, faults, stream, names_no_stream } = email::read(object, faults);
+    let ready = draft.lift(faults, api.engine.clock.now(), send::limits(api)).map_err(|fault| {
         let is_alone = fault.error.errors().is_some_and(|errors| errors.len() == 1);
         if names_no_stream && is_alone { fault.numbered(email::UNKNOWN_STREAM_NUMBER) } else { fault }
     })?;
@@ -67,7 +67,7 @@ fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Res
 }
 
 /// Checks that the named stream is the domain's stream. Unknown domains are reported later.
-fn check_stream(api: &Api, account: AccountId, ready: Ready, wanted: Stream) -> Result<Ready, Fault> {
+fn check_stream(api: &Api, account: AccountId, ready: Ready, wanted: Stream) -> Result<Ready, CompatError> {
     let snapshot = api.engine.store.snapshot().map_err(ApiError::from)?;
     let name = ready.submission.from.domain().as_str();
     match domain_by_name(&snapshot, account, name).map_err(ApiError::from)? {
@@ -96,7 +96,7 @@ pub(super) async fn batch(api: &Api, call: Call<Caller>) -> Result<Answer, ApiEr
     list::answer(&LIST, api, &call, |items| emails(api, &call, items)).await
 }
 
-async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Answer, Fault> {
+async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Answer, CompatError> {
     let mut list = match list::begin(api, call, "postmark /email/batch", items)? {
         Ok(list) => list,
         Err(Accepted { answer, quota, .. }) => return Ok(send::ok(answer, &quota, true)),
@@ -108,8 +108,8 @@ async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Ans
         answers.push(match one {
             Ok(sent) => accepted_json(sent)?,
             Err(fault) => {
-                let told = fault.told(CompatService::Postmark, &call.request_id);
-                json!({ "ErrorCode": told.number, "Message": told.message })
+                let client_error = fault.client_error(CompatService::Postmark, &call.request_id);
+                json!({ "ErrorCode": client_error.number, "Message": client_error.message })
             }
         });
     }
@@ -118,14 +118,14 @@ async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Ans
 
 /// `POST /email/withTemplate` and `/email/batchWithTemplates`.
 pub(super) async fn template(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let fault = Fault::from(Violations::of("TemplateId", NO_TEMPLATES));
+    let fault = CompatError::from(Violations::of("TemplateId", NO_TEMPLATES));
     Ok(fault.answer(CompatService::Postmark, api, &call))
 }
 
 /// `POST /email/bulk`.
 pub(super) async fn bulk(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let sentence = "bulk sends are not supported: send the messages to /email/batch";
-    Ok(Fault::from(Violations::of("Messages", sentence)).answer(CompatService::Postmark, api, &call))
+    Ok(CompatError::from(Violations::of("Messages", sentence)).answer(CompatService::Postmark, api, &call))
 }
 
 /// `GET /messages/outbound/{id}/details`.

@@ -1,10 +1,10 @@
-//! Parser of Resend's email into a letter.
+//! Parser of Resend's email into a draft.
 
 use serde_json::{Map, Value};
 
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
-use crate::http::compat::client_message::{Letter, NO_COPIES, NO_TEMPLATES, ONE_RECIPIENT, is_absent, present};
+use crate::http::compat::client_message::{MessageDraft, NO_COPIES, NO_TEMPLATES, ONE_RECIPIENT, is_absent, present};
 use crate::http::compat::names::Names;
 use crate::http::compat::service::CompatService;
 
@@ -18,43 +18,43 @@ const REFUSED: [(&str, &str); 5] = [
 ];
 
 /// Parses the email in `object`. Errors are added to `faults`.
-pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> (Letter, Violations) {
-    let mut letter = Letter::new(Names::of(CompatService::Resend));
+pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> (MessageDraft, Violations) {
+    let mut draft = MessageDraft::new(Names::of(CompatService::Resend));
     let mut fields = Fields::new(present(object), &mut faults);
-    letter.sender(&mut fields, "from");
+    draft.sender(&mut fields, "from");
     if let Some(value) = fields.value("to") {
-        recipient(&mut letter, &mut fields, value);
+        recipient(&mut draft, &mut fields, value);
     }
-    letter.copy(&mut fields, "subject", "subject");
+    draft.copy(&mut fields, "subject", "subject");
     for (name, value) in fields.object("headers").unwrap_or_default() {
-        letter.header(&mut fields, "headers", name, value);
+        draft.header(&mut fields, "headers", name, value);
     }
     if let Some(value) = fields.value("reply_to") {
         match texts(value) {
-            Some(given) => letter.reply_to(&mut fields, "reply_to", &given),
+            Some(given) => draft.reply_to(&mut fields, "reply_to", &given),
             None => fields.fault("reply_to", "must be a string or a list of strings"),
         }
     }
     let attachments = fields.array("attachments").unwrap_or_default();
     let attachments = attachments.into_iter().enumerate();
-    let attachments = attachments.map(|(place, value)| attachment(&mut letter, &mut fields, place, value)).collect();
-    letter.attachments(attachments);
+    let attachments = attachments.map(|(place, value)| attachment(&mut draft, &mut fields, place, value)).collect();
+    draft.attachments(attachments);
     for (place, tag) in fields.array("tags").unwrap_or_default().into_iter().enumerate() {
-        read_tag(&mut letter, &mut fields, place, tag);
+        read_tag(&mut draft, &mut fields, place, tag);
     }
     for (name, why) in REFUSED {
         if fields.value(name).is_some() {
             fields.fault(name, why);
         }
     }
-    letter.bodies(&mut fields, "text", "html");
+    draft.bodies(&mut fields, "text", "html");
     fields.finish();
-    (letter, faults)
+    (draft, faults)
 }
 
-fn recipient(letter: &mut Letter, fields: &mut Fields<'_>, value: Value) {
+fn recipient(draft: &mut MessageDraft, fields: &mut Fields<'_>, value: Value) {
     match texts(value) {
-        Some(mut given) if given.len() == 1 => letter.recipient(fields, "to", given.remove(0)),
+        Some(mut given) if given.len() == 1 => draft.recipient(fields, "to", given.remove(0)),
         Some(_) => fields.fault("to", ONE_RECIPIENT),
         None => fields.fault("to", "must be a string or a list of one string"),
     }
@@ -72,7 +72,7 @@ fn texts(value: Value) -> Option<Vec<String>> {
 
 /// Converts one attachment to our form. A malformed one is replaced by a harmless one, so that only the error of its
 /// form is reported.
-fn attachment(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, value: Value) -> Value {
+fn attachment(draft: &mut MessageDraft, outer: &mut Fields<'_>, place: usize, value: Value) -> Value {
     let path = outer.path(&format!("attachments.{place}"));
     let harmless = || serde_json::json!({ "filename": "attachment", "content": "" });
     let Value::Object(mut object) = value else {
@@ -98,7 +98,7 @@ fn attachment(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, value: 
     let inline = fields.value("inline_content_id");
     let id = fields.value("content_id");
     if inline.is_some() && id.is_none() {
-        letter.moved(format!("{path}.content_id"), format!("{path}.inline_content_id"));
+        draft.moved(format!("{path}.content_id"), format!("{path}.inline_content_id"));
     }
     for (name, value) in [
         ("filename", fields.value("filename")),
@@ -111,7 +111,7 @@ fn attachment(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, value: 
     if outer.violations().by_field().len() > before { harmless() } else { ours.into() }
 }
 
-fn read_tag(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, tag: Value) {
+fn read_tag(draft: &mut MessageDraft, outer: &mut Fields<'_>, place: usize, tag: Value) {
     let path = format!("tags.{place}");
     let Value::Object(object) = tag else {
         outer.fault(&path, "must be an object with name and value");
@@ -124,6 +124,6 @@ fn read_tag(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, tag: Valu
     let value = fields.required_text("value");
     fields.finish();
     if let (Some(name), Some(value)) = (name, value) {
-        letter.pair(outer, &path, name, value.into());
+        draft.pair(outer, &path, name, value.into());
     }
 }

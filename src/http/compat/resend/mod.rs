@@ -8,7 +8,7 @@ use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
 use super::client_message::Ready;
-use super::failure::Fault;
+use super::failure::CompatError;
 use super::list::{self, Kind, List};
 use super::service::CompatService;
 use super::{send, shown_message};
@@ -26,7 +26,7 @@ use crate::store::op::accept::Accepted;
 
 /// Header that selects the validation mode of a list.
 const VALIDATION: HeaderName = HeaderName::from_static("x-batch-validation");
-const LIST: Kind = Kind { door: CompatService::Resend, field: "emails", most: 100 };
+const LIST: Kind = Kind { service: CompatService::Resend, field: "emails", most: 100 };
 
 /// The validation mode of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) async fn send(api: &Api, call: Call<Caller>) -> Result<Answer, ApiErr
     send::answered(CompatService::Resend, api, &call, one(api, &call).await)
 }
 
-async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
+async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, CompatError> {
     call.no_query()?;
     let body = json::parse_email(call.body())?;
     let mut faults = Violations::new();
@@ -58,12 +58,12 @@ async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
 }
 
 /// Parses the email in `value`.
-fn ready(api: &Api, value: Value, faults: Violations) -> Result<Ready, Fault> {
+fn ready(api: &Api, value: Value, faults: Violations) -> Result<Ready, CompatError> {
     let Value::Object(object) = value else {
         return Err(Violations::of("email", "must be an object").into());
     };
-    let (letter, faults) = email::read(object, faults);
-    letter.lift(faults, api.engine.clock.now(), send::limits(api))
+    let (draft, faults) = email::read(object, faults);
+    draft.lift(faults, api.engine.clock.now(), send::limits(api))
 }
 
 /// `POST /emails/batch`.
@@ -71,7 +71,7 @@ pub(super) async fn batch(api: &Api, call: Call<Caller>) -> Result<Answer, ApiEr
     list::answer(&LIST, api, &call, |items| emails(api, &call, items)).await
 }
 
-async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Answer, Fault> {
+async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Answer, CompatError> {
     let validation = validation(call)?;
     let address = match validation {
         Validation::Strict => "resend /emails/batch strict",
@@ -87,7 +87,7 @@ async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Ans
     }
 }
 
-fn validation(call: &Call<Caller>) -> Result<Validation, Fault> {
+fn validation(call: &Call<Caller>) -> Result<Validation, CompatError> {
     match call.headers.get(&VALIDATION).map(hyper::header::HeaderValue::as_bytes) {
         None | Some(b"strict") => Ok(Validation::Strict),
         Some(b"permissive") => Ok(Validation::Permissive),
@@ -96,7 +96,7 @@ fn validation(call: &Call<Caller>) -> Result<Validation, Fault> {
 }
 
 /// Accepts all emails in one transaction, or none. The first error is reported.
-async fn strict(api: &Api, call: &Call<Caller>, list: List) -> Result<Answer, Fault> {
+async fn strict(api: &Api, call: &Call<Caller>, list: List) -> Result<Answer, CompatError> {
     let List { items, claim, in_use, .. } = list;
     let (mut submissions, mut read) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for (index, item) in items.into_iter().enumerate() {
@@ -124,16 +124,15 @@ fn accepted_json(ids: &[MessageId]) -> Vec<u8> {
     json!({ "data": data }).to_string().into_bytes()
 }
 
-async fn permissive(api: &Api, call: &Call<Caller>, mut list: List) -> Result<Answer, Fault> {
+async fn permissive(api: &Api, call: &Call<Caller>, mut list: List) -> Result<Answer, CompatError> {
     let sent = list::each(api, call, &mut list, |item| ready(api, item, Violations::new())).await;
     let (mut data, mut errors) = (Vec::new(), Vec::new());
     for (index, one) in sent.iter().enumerate() {
         match one {
             Ok(sent) => data.push(json!({ "id": send::receipt(&sent.accepted.answer)?.id })),
             Err(fault) => {
-                errors.push(
-                    json!({ "index": index, "message": fault.told(CompatService::Resend, &call.request_id).message }),
-                );
+                let error = fault.client_error(CompatService::Resend, &call.request_id);
+                errors.push(json!({ "index": index, "message": error.message }));
             }
         }
     }

@@ -75,8 +75,8 @@ impl CompatService {
     /// Returns the service whose prefix `path` has, whether the path is known or not.
     fn of_path(path: &str) -> Option<Self> {
         let rest = path.strip_prefix("/v1/compat/")?;
-        Self::ALL.into_iter().find(|door| {
-            let name = &door.prefix()["/v1/compat/".len()..];
+        Self::ALL.into_iter().find(|service| {
+            let name = &service.prefix()["/v1/compat/".len()..];
             rest.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     }
@@ -84,7 +84,7 @@ impl CompatService {
     /// Returns the service of the client: that of the matched row, or of the prefix of an unknown path.
     pub(in crate::http) fn of_request<S: Authenticator>(found: &RouteMatch<'_, S>, path: &str) -> Option<Self> {
         match found {
-            RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => route.door,
+            RouteMatch::Row(route, _) | RouteMatch::OtherMethod(route, _) => route.service,
             RouteMatch::Nothing => Self::of_path(path),
         }
     }
@@ -116,12 +116,12 @@ impl CompatService {
 
     /// Returns the answer with the error, for the request with this ID.
     pub(in crate::http) fn answer(self, error: &ApiError, request_id: &str) -> Answer {
-        self.written(error, &self.told(error, request_id, None))
+        self.written(error, &self.client_error(error, request_id, None))
     }
 
     /// Returns the error in the client's form. Field errors already have the client's names. `place` is the position of
     /// the message in a list, if there is one.
-    pub(super) fn told(self, error: &ApiError, request_id: &str, place: Option<&str>) -> ClientError {
+    pub(super) fn client_error(self, error: &ApiError, request_id: &str, place: Option<&str>) -> ClientError {
         let field = |field: &String| {
             let name = if matches!(error, ApiError::Invalid(_)) { field.clone() } else { self.field(field) };
             place.map_or_else(|| name.clone(), |place| format!("{place}.{name}"))
@@ -156,8 +156,8 @@ impl CompatService {
     }
 
     /// Serialises an error in the client's form.
-    pub(super) fn written(self, error: &ApiError, told: &ClientError) -> Answer {
-        let ClientError { message, number, name, code, errors } = told;
+    pub(super) fn written(self, error: &ApiError, error_view: &ClientError) -> Answer {
+        let ClientError { message, number, name, code, errors } = error_view;
         let (status, errors) = (error.status(), errors.as_ref());
         let answer = match self {
             Self::Resend => {

@@ -50,13 +50,13 @@ fn every_error_has_its_name_and_number() {
 fn a_message_names_the_field_of_each_error() {
     let mut violations = Violations::of("to", "is required");
     violations.add("headers.X", "must be a string");
-    let answer = CompatService::Resend.told(&ApiError::Invalid(violations.clone()), "1", None);
+    let answer = CompatService::Resend.client_error(&ApiError::Invalid(violations.clone()), "1", None);
     assert_eq!(answer.message, "headers.X: must be a string; to: is required");
-    let listed = CompatService::Resend.told(&ApiError::Invalid(violations), "1", Some("emails[3]"));
+    let listed = CompatService::Resend.client_error(&ApiError::Invalid(violations), "1", Some("emails[3]"));
     assert_eq!(listed.message, "emails[3].headers.X: must be a string; emails[3].to: is required");
-    let domain = CompatService::Postmark.told(&ApiError::DomainUnknown("x.test".to_owned()), "1", None);
+    let domain = CompatService::Postmark.client_error(&ApiError::DomainUnknown("x.test".to_owned()), "1", None);
     assert!(domain.message.starts_with("From: The sending domain x.test"), "{}", domain.message);
-    let quota = CompatService::Resend.told(&ApiError::RateLimited(3), "1", Some("emails[0]"));
+    let quota = CompatService::Resend.client_error(&ApiError::RateLimited(3), "1", Some("emails[0]"));
     assert_eq!(quota.message, "emails[0]: Too many requests. Wait 3 s.");
 }
 

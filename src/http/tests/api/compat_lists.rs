@@ -213,7 +213,7 @@ async fn the_key_of_a_running_list_is_in_progress_everywhere() {
     let mut world = World::new().await;
     let first = world.email(json!({})).await;
     assert_eq!(first.status, 200);
-    let let_go = hold(&world);
+    let release = hold(&world);
     let (mut one, mut two) = (Client::open(world.address).await, Client::open(world.address).await);
     let (key, headers) = (world.key.clone(), format!("{JSON}Idempotency-Key: list\r\n"));
     let list = Value::from(vec![email("a@example.org"), email("b@example.org")]).to_string();
@@ -228,7 +228,7 @@ async fn the_key_of_a_running_list_is_in_progress_everywhere() {
     refused.is_resend(409, "concurrent_idempotent_requests", "idempotency_in_progress");
     assert_eq!(refused.header("retry-after"), "1");
     world.send_with(&headers[JSON.len()..], &letter("c@example.org")).await.fails_with(409, "idempotency_in_progress");
-    let_go.send(()).unwrap();
+    release.send(()).unwrap();
     let sent = running.await;
     assert_eq!(sent.status, 200, "{}", sent.body);
     let again = world.resend("POST /emails/batch", &headers, &list).await;

@@ -32,9 +32,9 @@ impl Op for Hold {
 }
 
 pub(super) fn hold(world: &World) -> mpsc::Sender<()> {
-    let (let_go, held) = mpsc::channel();
+    let (release, held) = mpsc::channel();
     world.engine.store.post(Hold { until: Mutex::new(Some(held)) }, drop);
-    let_go
+    release
 }
 
 impl Reply {
@@ -144,7 +144,7 @@ async fn bodies_are_compared_after_parsing() {
 async fn a_key_is_in_progress_while_the_first_request_runs() {
     let mut world = World::new().await;
     world.send(letter("first@example.net")).await.is_new();
-    let let_go = hold(&world);
+    let release = hold(&world);
     let (mut one, mut two) = (Client::open(world.address).await, Client::open(world.address).await);
     let body = letter("a@example.net").to_string();
     let key = world.key.clone();
@@ -160,7 +160,7 @@ async fn a_key_is_in_progress_while_the_first_request_runs() {
     assert!(refused.json().get("errors").is_none());
     let other = world.client.ask("POST /v1/messages", &key, KEY, &letter("b@example.net").to_string()).await;
     other.fails_with(409, "idempotency_in_progress");
-    let_go.send(()).unwrap();
+    release.send(()).unwrap();
     let first = running.await;
     first.is_new();
     world.send_with(KEY, &letter("a@example.net")).await.replays(&first);
@@ -196,7 +196,7 @@ async fn a_retry_after_a_disconnect_does_not_send_twice() {
     let mut world = World::new().await;
     let impatient = world.new_key(world.account, None, Scopes::ALL).await;
     let id = world.engine.authenticate(&impatient).unwrap().unwrap().key.unwrap().id;
-    let let_go = hold(&world);
+    let release = hold(&world);
     let mut lost = Client::open(world.address).await;
     let body = letter("a@example.net").to_string();
     let head = format!("POST /v1/messages HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {impatient}\r\n{KEY}");
@@ -206,7 +206,7 @@ async fn a_retry_after_a_disconnect_does_not_send_twice() {
     }
     world.send_with(KEY, &letter("b@example.net")).await.fails_with(409, "idempotency_in_progress");
     drop(lost);
-    let_go.send(()).unwrap();
+    release.send(()).unwrap();
     // The first request may still be running, or be done. It must not run a second time concurrently.
     let again = loop {
         let reply = world.send_with(KEY, &letter("a@example.net")).await;

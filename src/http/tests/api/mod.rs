@@ -283,7 +283,7 @@ impl World {
             end,
             facts,
             provider: None,
-            chance: [0; 4],
+            random: [0; 4],
             others: vec![],
             transcript: None,
         };

@@ -17,7 +17,7 @@ impl World {
             end,
             facts,
             provider: Some(provider.to_owned()),
-            chance: [0; 4],
+            random: [0; 4],
             others: vec![],
             transcript: None,
         };

@@ -15,7 +15,7 @@ struct Follower {
 
 /// An event as sent in the stream.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct ReceivedEvent {
     id: String,
     kind: String,
     record: String,
@@ -31,7 +31,7 @@ impl Follower {
     }
 
     /// Opens a stream that is accepted.
-    async fn let_in(world: &World, query: &str, headers: &str) -> Self {
+    async fn accepted(world: &World, query: &str, headers: &str) -> Self {
         let mut follower = Self::open(world, &world.key, query, headers).await;
         assert_eq!(follower.head.status, 200);
         assert_eq!(follower.line().await.as_deref(), Some("retry: 3000"));
@@ -39,8 +39,8 @@ impl Follower {
     }
 
     /// Opens a stream after this event.
-    async fn behind(world: &World, event: &str) -> Self {
-        Self::let_in(world, "", &format!("Last-Event-ID: {event}\r\n")).await
+    async fn after(world: &World, event: &str) -> Self {
+        Self::accepted(world, "", &format!("Last-Event-ID: {event}\r\n")).await
     }
 
     /// Returns the next line; `None` at the stream's end.
@@ -71,17 +71,18 @@ impl Follower {
         (length > 0).then(|| String::from_utf8(chunk).unwrap())
     }
 
-    async fn event(&mut self) -> Told {
+    async fn event(&mut self) -> ReceivedEvent {
         let mut field = async |name: &str| {
             let line = self.line().await.unwrap();
             line.strip_prefix(name).unwrap_or_else(|| panic!("{line}")).to_owned()
         };
-        let told = Told { id: field("id: ").await, kind: field("event: ").await, record: field("data: ").await };
+        let event =
+            ReceivedEvent { id: field("id: ").await, kind: field("event: ").await, record: field("data: ").await };
         assert_eq!(self.line().await.as_deref(), Some(""));
-        told
+        event
     }
 
-    async fn events(&mut self, count: usize) -> Vec<Told> {
+    async fn events(&mut self, count: usize) -> Vec<ReceivedEvent> {
         let mut events = Vec::new();
         for _ in 0..count {
             events.push(self.event().await);
@@ -92,12 +93,12 @@ impl Follower {
 
 impl World {
     /// Returns the whole log, oldest first, from its list.
-    async fn log(&mut self) -> Vec<Told> {
+    async fn log(&mut self) -> Vec<ReceivedEvent> {
         let (mut events, mut path) = (Vec::new(), "/v1/events?limit=100".to_owned());
         loop {
             let body = self.get(&path).await.body;
             let page: Page<'_> = serde_json::from_str(&body).unwrap();
-            events.extend(page.data.iter().map(|record| told(record.get())));
+            events.extend(page.data.iter().map(|record| received_event(record.get())));
             let Some(cursor) = page.next_cursor else { break };
             path = format!("/v1/events?limit=100&cursor={cursor}");
         }
@@ -113,10 +114,10 @@ struct Page<'a> {
     next_cursor: Option<String>,
 }
 
-fn told(record: &str) -> Told {
+fn received_event(record: &str) -> ReceivedEvent {
     let value: Value = serde_json::from_str(record).unwrap();
     let text = |name: &str| value[name].as_str().unwrap().to_owned();
-    Told { id: text("id"), kind: text("type"), record: record.to_owned() }
+    ReceivedEvent { id: text("id"), kind: text("type"), record: record.to_owned() }
 }
 
 #[tokio::test]
@@ -124,7 +125,7 @@ async fn events_are_streamed_as_committed_in_the_logs_bytes() {
     let mut world = World::new().await;
     world.sent_to("before@example.net").await;
     let before = world.log().await.pop().unwrap();
-    let mut follower = Follower::let_in(&world, "", "").await;
+    let mut follower = Follower::accepted(&world, "", "").await;
     assert_eq!(follower.head.header("content-type"), "text/event-stream");
     assert_eq!(follower.head.header("cache-control"), "no-store");
     assert_eq!(follower.head.header("content-length"), "");
@@ -149,24 +150,24 @@ async fn a_stream_resumes_after_the_named_event() {
     }
     let log = world.log().await;
     let (second, fourth) = (&log[1].id, &log[3].id);
-    assert_eq!(Follower::behind(&world, second).await.events(8).await, log[2..]);
+    assert_eq!(Follower::after(&world, second).await.events(8).await, log[2..]);
     let by_query = format!("?last_event_id={second}");
-    assert_eq!(Follower::let_in(&world, &by_query, "").await.events(8).await, log[2..]);
+    assert_eq!(Follower::accepted(&world, &by_query, "").await.events(8).await, log[2..]);
     // A reconnection to the same URL sends a newer position in the header.
     let header = format!("Last-Event-ID: {fourth}\r\n");
-    assert_eq!(Follower::let_in(&world, &by_query, &header).await.events(6).await, log[4..]);
+    assert_eq!(Follower::accepted(&world, &by_query, &header).await.events(6).await, log[4..]);
 
-    let delivered = Follower::let_in(&world, &format!("{by_query}&type=delivered"), "").await.events(4).await;
+    let delivered = Follower::accepted(&world, &format!("{by_query}&type=delivered"), "").await.events(4).await;
     assert!(delivered.iter().all(|event| event.kind == "delivered"));
     let oldest = "evt_00000000000000000000000000";
     let of_first = format!("?message_id={}&last_event_id={oldest}", first.unwrap());
-    assert_eq!(Follower::let_in(&world, &of_first, "").await.events(2).await, log[..2]);
+    assert_eq!(Follower::accepted(&world, &of_first, "").await.events(2).await, log[..2]);
     let of_both = format!("{of_first}&type=delivered");
-    assert_eq!(Follower::let_in(&world, &of_both, "").await.events(1).await, log[1..2]);
+    assert_eq!(Follower::accepted(&world, &of_both, "").await.events(1).await, log[1..2]);
 
     // A position beyond the log counts as its end; and no event belongs to a malformed message ID.
-    let mut ahead = Follower::behind(&world, "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ").await;
-    let mut of_none = Follower::let_in(&world, "?message_id=nonsense", "").await;
+    let mut ahead = Follower::after(&world, "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ").await;
+    let mut of_none = Follower::accepted(&world, "?message_id=nonsense", "").await;
     world.sent_to("new@example.net").await;
     assert_eq!(ahead.event().await, world.log().await.pop().unwrap());
     world.engine.streams.end();
@@ -184,8 +185,8 @@ async fn a_position_before_the_logs_30_days_means_the_oldest_event() {
     world.sent_to("new@example.net").await;
     let kept = world.log().await;
     assert_eq!(kept.len(), 2);
-    assert_eq!(Follower::behind(&world, &gone.id).await.events(2).await, kept);
-    assert_eq!(Follower::behind(&world, "evt_00000000000000000000000000").await.events(2).await, kept);
+    assert_eq!(Follower::after(&world, &gone.id).await.events(2).await, kept);
+    assert_eq!(Follower::after(&world, "evt_00000000000000000000000000").await.events(2).await, kept);
 }
 
 #[tokio::test]
@@ -209,7 +210,7 @@ async fn many_streams_over_many_commits_neither_skip_nor_repeat() {
     const SENDERS: usize = 8;
     const EACH: usize = 10;
     let mut world = World::new().await;
-    let mut steady = [Follower::let_in(&world, "", "").await, Follower::let_in(&world, "?type=queued", "").await];
+    let mut steady = [Follower::accepted(&world, "", "").await, Follower::accepted(&world, "?type=queued", "").await];
     let senders = (0..SENDERS).map(|sender| {
         let (address, key) = (world.address, world.key.clone());
         tokio::spawn(async move {
@@ -223,11 +224,11 @@ async fn many_streams_over_many_commits_neither_skip_nor_repeat() {
     let senders: Vec<_> = senders.collect();
     // One client is disconnected after every few events, and reconnects after the last one that it received.
     let mut cut = Vec::new();
-    let mut follower = Follower::behind(&world, "evt_00000000000000000000000000").await;
+    let mut follower = Follower::after(&world, "evt_00000000000000000000000000").await;
     while cut.len() < SENDERS * EACH {
         cut.push(follower.event().await);
         if cut.len() % 7 == 0 {
-            follower = Follower::behind(&world, &cut.last().unwrap().id).await;
+            follower = Follower::after(&world, &cut.last().unwrap().id).await;
         }
     }
     let log = world.log().await;
@@ -296,13 +297,13 @@ fn short() -> HttpLimits {
 async fn a_quiet_stream_sends_keepalives_and_has_no_deadline() {
     let quiet = Streams::new(Duration::from_millis(20));
     let mut world = World::serving(QuotaLimits::default(), 600, short(), quiet).await;
-    let mut follower = Follower::let_in(&world, "", "").await;
+    let mut follower = Follower::accepted(&world, "", "").await;
     for _ in 0..20 {
         assert_eq!(follower.line().await.as_deref(), Some(": nothing new"));
     }
     world.client = Client::open(world.address).await;
     world.sent_to("a@example.net").await;
-    let told = loop {
+    let event = loop {
         let line = follower.line().await.unwrap();
         if line != ": nothing new" {
             follower.text = format!("{line}\n{}", follower.text);
@@ -310,7 +311,7 @@ async fn a_quiet_stream_sends_keepalives_and_has_no_deadline() {
         }
     };
     world.client = Client::open(world.address).await;
-    assert_eq!(told, world.log().await.pop().unwrap());
+    assert_eq!(event, world.log().await.pop().unwrap());
 }
 
 #[tokio::test]
@@ -326,7 +327,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
     }
     world.client = Client::open(world.address).await;
     let log = world.log().await;
-    assert_eq!(Follower::behind(&world, "evt_00000000000000000000000000").await.events(100).await, log, "for a reader");
+    assert_eq!(Follower::after(&world, "evt_00000000000000000000000000").await.events(100).await, log, "for a reader");
     let socket = tokio::net::UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
     let mut lazy = Client::over(socket);
     let place = "Last-Event-ID: evt_00000000000000000000000000";
@@ -344,7 +345,7 @@ async fn streams_per_account_are_limited_and_the_next_must_wait() {
     let mut world = World::new().await;
     let mut followers = Vec::new();
     for _ in 0..STREAMS_OF_ACCOUNT_MAX {
-        followers.push(Follower::let_in(&world, "", "").await);
+        followers.push(Follower::accepted(&world, "", "").await);
     }
     let refused = world.get("/v1/events/stream").await;
     refused.fails_with(503, "overloaded");
@@ -361,7 +362,7 @@ async fn streams_per_account_are_limited_and_the_next_must_wait() {
 #[tokio::test]
 async fn the_shutdown_ends_streams_and_refuses_new_ones() {
     let mut world = World::new().await;
-    let mut follower = Follower::let_in(&world, "", "").await;
+    let mut follower = Follower::accepted(&world, "", "").await;
     let api = Api::new(Arc::clone(&world.engine), Arc::default(), 1, ServiceLimits::default().budgets, None);
     api.shut_down();
     assert_eq!(follower.line().await, None);

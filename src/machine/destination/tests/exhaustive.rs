@@ -1,4 +1,4 @@
-//! All runs of a destination with one connection and two messages, to a depth of twelve steps.
+//! Exhaustive test: all runs of a destination with one connection and two messages, to a depth of twelve steps.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const DEPTH: usize = 12;
 
-/// A step that can follow.
+/// A possible next step.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Due(u8),

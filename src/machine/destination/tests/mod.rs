@@ -1,4 +1,4 @@
-//! Rules of a destination, each as a script; its invariants under any inputs; and all runs of a small one.
+//! Tests of a destination: its rules as scripts, its invariants under any inputs, and all runs of a small one.
 
 mod exhaustive;
 mod model;
@@ -23,7 +23,7 @@ fn model(limits: Limits) -> Model {
     Model::new(&limits)
 }
 
-/// A model whose site has just pushed back the first of three messages.
+/// Returns a model whose site has just refused the first of three messages.
 fn throttled() -> Model {
     let mut model = model(Limits { connections: 1, ..LIMITS });
     (1..=3).for_each(|n| model.due(n));
@@ -34,7 +34,7 @@ fn throttled() -> Model {
 }
 
 #[test]
-fn accounts_take_turns_and_the_window_grows_while_the_site_takes_messages() {
+fn accounts_take_turns_and_the_window_grows_while_messages_are_accepted() {
     let mut model = model(LIMITS);
     // Messages of one account have the same remainder by three.
     for n in [3, 6, 9, 12, 4] {
@@ -48,7 +48,7 @@ fn accounts_take_turns_and_the_window_grows_while_the_site_takes_messages() {
 }
 
 #[test]
-fn a_throttled_site_gets_one_probe_whose_success_starts_the_others() {
+fn a_successful_probe_starts_the_messages_of_a_throttled_site() {
     let mut model = throttled();
     model.wake();
     assert_eq!((model.started(), model.is_suspended), (vec![2], true));
@@ -57,7 +57,7 @@ fn a_throttled_site_gets_one_probe_whose_success_starts_the_others() {
 }
 
 #[test]
-fn a_probe_of_which_nothing_is_learnt_is_followed_by_the_next_message_at_once() {
+fn a_probe_without_a_result_is_followed_by_the_next_message_at_once() {
     let mut model = throttled();
     model.wake();
     model.end(2, Signal::Silent);
@@ -68,7 +68,7 @@ fn a_probe_of_which_nothing_is_learnt_is_followed_by_the_next_message_at_once() 
 }
 
 #[test]
-fn messages_that_arrive_together_at_a_site_about_to_be_probed_stay_suspended_when_it_is_throttled_again() {
+fn messages_for_a_probed_site_stay_suspended_when_it_is_throttled_again() {
     let mut model = throttled();
     model.wake();
     [2, 3].into_iter().for_each(|n| model.end(n, Signal::Silent));
@@ -78,7 +78,7 @@ fn messages_that_arrive_together_at_a_site_about_to_be_probed_stay_suspended_whe
 }
 
 #[test]
-fn a_message_that_ends_before_the_site_is_tried_again_is_put_off() {
+fn a_message_that_expires_before_the_next_probe_is_deferred() {
     let mut model = throttled();
     model.due_until(4, START.wall + Duration::from_secs(49));
     assert!(model.is_put_off(4));
@@ -89,7 +89,7 @@ fn a_message_that_ends_before_the_site_is_tried_again_is_put_off() {
 }
 
 #[test]
-fn a_site_is_tried_now_where_somebody_asks_for_it() {
+fn a_site_is_tried_now_on_request() {
     let mut model = throttled();
     model.step(Input::TryNow);
     model.step(Input::Woken);
@@ -97,7 +97,7 @@ fn a_site_is_tried_now_where_somebody_asks_for_it() {
 }
 
 #[test]
-fn one_connection_is_reserved_for_transactional_mail_where_streams_share() {
+fn one_connection_is_reserved_for_transactional_mail_if_streams_share_the_site() {
     let mut model = model(Limits { is_shared: true, ..LIMITS });
     let marketing = |n: u8| QueuedMessage { stream: Stream::Marketing, ..message(n, Timestamp::MAX) };
     [1, 2].into_iter().for_each(|n| model.take(n, marketing(n)));
@@ -141,7 +141,7 @@ fn messages_are_spaced_over_the_minute_but_a_probe_is_not() {
 }
 
 #[test]
-fn kept_connections_never_exceed_the_window_and_idle_ones_are_given_up_for_others() {
+fn kept_connections_never_exceed_the_window_and_idle_ones_are_closed_for_others() {
     let mut model = model(LIMITS);
     [1, 2].into_iter().for_each(|n| model.due(n));
     [1, 2].into_iter().for_each(|n| model.connect(n));
@@ -159,7 +159,7 @@ fn kept_connections_never_exceed_the_window_and_idle_ones_are_given_up_for_other
 }
 
 #[test]
-fn nothing_starts_once_the_service_stops() {
+fn no_message_starts_after_the_stop() {
     let mut model = model(LIMITS);
     (1..=3).for_each(|n| model.due(n));
     model.step(Input::Stop);
@@ -168,7 +168,7 @@ fn nothing_starts_once_the_service_stops() {
 }
 
 #[test]
-fn a_long_queue_leaves_half_to_the_store_and_reads_it_again_when_it_is_short() {
+fn a_long_queue_spills_half_and_reads_it_again_when_short() {
     let mut model = model(Limits { connections: 1, ..LIMITS });
     (1..=20).for_each(|n| model.due(n));
     model.step(Input::Spill);
@@ -180,7 +180,7 @@ fn a_long_queue_leaves_half_to_the_store_and_reads_it_again_when_it_is_short() {
 }
 
 #[test]
-fn a_message_that_is_read_again_and_ends_before_the_site_is_tried_again_is_put_off() {
+fn a_reread_message_that_expires_before_the_next_probe_is_deferred() {
     let mut model = model(Limits { connections: 1, ..LIMITS });
     (1..=20).for_each(|n| model.due_until(n, START.wall + Duration::from_secs(100)));
     model.step(Input::Spill);

@@ -7,7 +7,7 @@ use super::*;
 pub(super) const START: Moment =
     Moment { wall: Timestamp::from_millis(1_700_000_000_000), machine: Duration::from_secs(1_000) };
 
-/// Where a message is. It is in one place only.
+/// Location of a message. It has exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
     Waits,
@@ -30,7 +30,7 @@ pub(super) struct Model {
     is_stopped: bool,
 }
 
-/// Message `n`, of one of three accounts.
+/// Returns message `n`, of one of three accounts.
 pub(super) fn message(n: u8, give_up_at: Timestamp) -> QueuedMessage {
     let (account, id) = (AccountId(Ulid([n % 3; 16])), MessageId(Ulid([n; 16])));
     QueuedMessage { place: Place { due: START.wall, account, id }, stream: Stream::Transactional, give_up_at }
@@ -97,13 +97,13 @@ impl Model {
         self.step(Input::Keep(self.slot(n)));
     }
 
-    /// Reads what is spilled.
+    /// Reads the spilled messages.
     pub(super) fn refill(&mut self) {
         assert!(self.reading.is_some());
         let spilled = self.messages.values().filter(|(_, place)| *place == Where::Spilled);
         let spilled: Vec<_> = spilled.map(|(message, _)| *message).collect();
         for message in spilled {
-            // It is in hand, and either waits again or is put off.
+            // The message is in memory now, and is queued again or deferred.
             self.put(number(&message), Where::Ended);
             self.step(Input::Due(message));
         }
@@ -115,7 +115,7 @@ impl Model {
         self.now = Moment { wall: self.now.wall + time, machine: self.now.machine + time };
     }
 
-    /// Moves time to the next wake-up.
+    /// Advances time to the next wake-up.
     pub(super) fn wake(&mut self) {
         if let Some(at) = self.wakes.first().copied() {
             self.pass(at.since(self.now.wall));
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// The started messages, in the order of their starts.
+    /// Returns the started messages, in the order of their starts.
     pub(super) fn started(&self) -> Vec<u8> {
         let mut started: Vec<_> = self
             .messages
@@ -194,34 +194,36 @@ impl Model {
     fn check(&mut self) {
         let (now, waiting) = (self.now, self.count(Where::Waits));
         let destination = &self.destination;
-        let standing = destination.window.standing();
+        let state = destination.window.state();
         let connections = destination.window.connections(now.wall);
         assert_eq!(destination.len(), waiting, "every message is in one place");
         assert_eq!(destination.slots.len(), self.started().len(), "every started message has a slot");
         assert_eq!(destination.kept, self.kept);
         assert!(self.kept + destination.slots.connected() <= connections.max(destination.slots.connected()));
-        assert_eq!(self.is_suspended, standing != Standing::Open);
+        assert_eq!(self.is_suspended, state != WindowState::Open);
         if self.is_stopped {
             return;
         }
         let is_awaited = destination.next_wake().is_some() || !self.wakes.is_empty();
         assert!(waiting == 0 || !self.started().is_empty() || is_awaited, "messages wait for something");
         assert!(self.spilled() == 0 || self.reading.is_some() || !self.wakes.is_empty(), "the store is read again");
-        match standing {
-            Standing::Held(until) => assert!(self.wakes.first().is_some_and(|at| *at <= until), "it is probed later"),
-            Standing::Probing => {
+        match state {
+            WindowState::BackedOff(until) => {
+                assert!(self.wakes.first().is_some_and(|at| *at <= until), "it is probed later")
+            }
+            WindowState::Probing => {
                 let prober = destination.prober.is_some_and(|slot| destination.slots.has(slot));
                 assert!(prober || waiting == 0, "a site that is to be probed has a prober");
             }
-            Standing::Open => {
+            WindowState::Open => {
                 let is_free = destination.slots.len() < connections && destination.next_wake().is_none();
                 assert!(!is_free || destination.queue.transactional_len() == 0, "work goes on while it can");
-                assert!(!is_free || destination.marketing_room(now.wall) == 0, "so does marketing");
+                assert!(!is_free || destination.marketing_slots(now.wall) == 0, "so does marketing");
             }
         }
     }
 
-    /// Has the site take all from now on, and checks that every message ends.
+    /// Lets the site accept everything from now on, and checks that every message ends.
     pub(super) fn ends_well(mut self) {
         for _ in 0..2_000 {
             if let Some(n) = self.started().first() {

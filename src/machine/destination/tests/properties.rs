@@ -14,7 +14,7 @@ const SIGNALS: [Signal; 7] = [
     Signal::Silent,
 ];
 
-/// Applies one step that makes sense in the present state, chosen by `kind` and `pick`.
+/// Applies one step that is possible in the current state, chosen by `kind` and `pick`.
 fn apply(model: &mut Model, next: &mut u8, kind: u8, pick: u8) {
     let started = model.started();
     let one = started.get(usize::from(pick) % started.len().max(1)).copied();
@@ -55,7 +55,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 
 proptest! {
     #[test]
-    fn every_message_is_in_one_place_and_ends_once_the_site_takes_mail(
+    fn every_message_is_in_one_place_and_ends_once_the_site_accepts_mail(
         limits in limits(),
         steps in prop::collection::vec((0u8..26, any::<u8>()), 0..120),
     ) {
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_starts_after_the_stop_whatever_happens(
+    fn no_message_starts_after_the_stop_under_any_inputs(
         steps in prop::collection::vec((0u8..26, any::<u8>(), any::<bool>()), 0..60),
     ) {
         let (mut model, mut next) = (model(LIMITS), 0);
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn however_many_messages_an_account_has_another_s_is_the_next_or_the_one_after(
+    fn a_message_waits_for_at_most_two_of_another_account(
         waiting in 1u8..60,
         connections in 1usize..5,
         ended in 0u8..20,

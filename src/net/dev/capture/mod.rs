@@ -297,9 +297,9 @@ fn read_headers(message: &[u8]) -> Headers {
 /// Makes an identifier for mail that the service did not send, from its arrival time and a digest of envelope and
 /// message.
 fn made_id(at: Timestamp, parts: [&[u8]; 3]) -> MessageId {
-    let mut chance = [0; 10];
-    chance.copy_from_slice(&Sha256::digest(parts.join(&0))[..10]);
-    MessageId(Ulid::new(at, chance))
+    let mut random = [0; 10];
+    random.copy_from_slice(&Sha256::digest(parts.join(&0))[..10]);
+    MessageId(Ulid::new(at, random))
 }
 
 fn write_file(path: &Path, mail: &CapturedMail, message: &[u8]) -> io::Result<()> {

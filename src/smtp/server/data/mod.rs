@@ -15,7 +15,7 @@ mod tests;
 
 /// Reasons for refusing the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum DataRefusal {
     /// A LF without CR before it.
     BareLf,
     /// A line with only a dot that begins or ends with a bare LF.
@@ -64,7 +64,7 @@ pub(super) struct DataReader {
     line_ends: LineEnds,
     place: Place,
     message: MessageBuffer,
-    fault: Option<Fault>,
+    fault: Option<DataRefusal>,
     bytes: usize,
     size_max: usize,
 }
@@ -110,11 +110,11 @@ impl DataReader {
 
     /// Discards the received bytes and all further ones, since there is no memory for them.
     pub(super) fn drop_message(&mut self) {
-        self.refuse(Fault::NoMemory);
+        self.refuse(DataRefusal::NoMemory);
     }
 
     /// Returns the message, or why it is refused.
-    pub(super) fn finish(self) -> Result<Vec<u8>, Fault> {
+    pub(super) fn finish(self) -> Result<Vec<u8>, DataRefusal> {
         match self.fault {
             None => Ok(self.message.into_bytes()),
             Some(fault) => Err(fault),
@@ -126,7 +126,7 @@ impl DataReader {
         self.place = match (self.place, byte) {
             (Place::DotCr, b'\n') => return true,
             (Place::LfDotCr, b'\n') => {
-                self.refuse(Fault::LoneDot);
+                self.refuse(DataRefusal::LoneDot);
                 Place::LineStart
             }
             (Place::Cr, b'\n') => {
@@ -140,7 +140,7 @@ impl DataReader {
             (Place::LfDot, b'\r') => Place::LfDotCr,
             (Place::LineStart | Place::AfterLf | Place::Line, b'\r') => Place::Cr,
             (Place::Cr | Place::DotCr | Place::LfDotCr, _) => {
-                self.refuse(Fault::BareCr);
+                self.refuse(DataRefusal::BareCr);
                 if byte == b'\r' { Place::Cr } else { Place::Line }
             }
             // A dot before this byte was stuffing (RFC 5321 4.5.2) and was removed.
@@ -156,10 +156,10 @@ impl DataReader {
     fn bare_lf(&mut self) -> Place {
         match (self.line_ends, self.place) {
             (LineEnds::Refuse, _) => {
-                self.refuse(Fault::BareLf);
+                self.refuse(DataRefusal::BareLf);
                 return Place::Line;
             }
-            (LineEnds::Repair, Place::Dot | Place::LfDot) => self.refuse(Fault::LoneDot),
+            (LineEnds::Repair, Place::Dot | Place::LfDot) => self.refuse(DataRefusal::LoneDot),
             (LineEnds::Repair, _) => self.keep(b"\r\n"),
         }
         Place::AfterLf
@@ -168,7 +168,7 @@ impl DataReader {
     fn keep(&mut self, bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len());
         if self.bytes > self.size_max {
-            self.refuse(Fault::TooLarge);
+            self.refuse(DataRefusal::TooLarge);
         }
         if self.fault.is_none() {
             self.message.extend(bytes);
@@ -176,7 +176,7 @@ impl DataReader {
     }
 
     /// Refuses the message. The first reason is reported.
-    fn refuse(&mut self, fault: Fault) {
+    fn refuse(&mut self, fault: DataRefusal) {
         self.bytes = self.bytes.saturating_add(1);
         self.fault.get_or_insert(fault);
         self.message.clear();

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read_in_pieces(input: &[u8], piece: usize) -> (Option<usize>, Result<Vec<u8>, Fault>) {
+fn read_in_pieces(input: &[u8], piece: usize) -> (Option<usize>, Result<Vec<u8>, DataRefusal>) {
     read_as(LineEnds::Refuse, input, piece)
 }
 
-fn read_as(line_ends: LineEnds, input: &[u8], piece: usize) -> (Option<usize>, Result<Vec<u8>, Fault>) {
+fn read_as(line_ends: LineEnds, input: &[u8], piece: usize) -> (Option<usize>, Result<Vec<u8>, DataRefusal>) {
     let mut reader = DataReader::new(100, line_ends);
     let mut consumed = 0;
     for chunk in input.chunks(piece) {
@@ -22,26 +22,26 @@ fn read_as(line_ends: LineEnds, input: &[u8], piece: usize) -> (Option<usize>, R
 
 #[test]
 fn only_cr_lf_dot_cr_lf_ends_a_message_and_other_variants_are_refused() {
-    let table: [(&[u8], Fault); 19] = [
-        (b"\n.\n", Fault::BareLf),
-        (b"\n.\r\n", Fault::BareLf),
-        (b"\r\n.\n", Fault::BareLf),
-        (b"\n.\r", Fault::BareLf),
-        (b"\n\n.\n", Fault::BareLf),
-        (b"\n.\n\r", Fault::BareLf),
-        (b"\n\r.\r\n", Fault::BareLf),
-        (b"\r.\r", Fault::BareCr),
-        (b"\r.\r\n", Fault::BareCr),
-        (b"\r.\n", Fault::BareCr),
-        (b"\r\n.\r", Fault::BareCr),
-        (b"\r\n.\r\r\n", Fault::BareCr),
-        (b"\r\r\n.\r", Fault::BareCr),
-        (b"\r\n\r.\r\n", Fault::BareCr),
-        (b"\r\n.\r.\r\n", Fault::BareCr),
-        (b"\r\n.\r\0\n", Fault::BareCr),
-        (b"\r\n\n.\r\n", Fault::BareLf),
-        (b"\r\0\n.\r\n", Fault::BareCr),
-        (b"\r\n.\0\n", Fault::BareLf),
+    let table: [(&[u8], DataRefusal); 19] = [
+        (b"\n.\n", DataRefusal::BareLf),
+        (b"\n.\r\n", DataRefusal::BareLf),
+        (b"\r\n.\n", DataRefusal::BareLf),
+        (b"\n.\r", DataRefusal::BareLf),
+        (b"\n\n.\n", DataRefusal::BareLf),
+        (b"\n.\n\r", DataRefusal::BareLf),
+        (b"\n\r.\r\n", DataRefusal::BareLf),
+        (b"\r.\r", DataRefusal::BareCr),
+        (b"\r.\r\n", DataRefusal::BareCr),
+        (b"\r.\n", DataRefusal::BareCr),
+        (b"\r\n.\r", DataRefusal::BareCr),
+        (b"\r\n.\r\r\n", DataRefusal::BareCr),
+        (b"\r\r\n.\r", DataRefusal::BareCr),
+        (b"\r\n\r.\r\n", DataRefusal::BareCr),
+        (b"\r\n.\r.\r\n", DataRefusal::BareCr),
+        (b"\r\n.\r\0\n", DataRefusal::BareCr),
+        (b"\r\n\n.\r\n", DataRefusal::BareLf),
+        (b"\r\0\n.\r\n", DataRefusal::BareCr),
+        (b"\r\n.\0\n", DataRefusal::BareLf),
     ];
     for (variant, fault) in table {
         let smuggled = b"MAIL FROM:<x@y.example>\r\n.\r\n".as_slice();
@@ -71,7 +71,7 @@ fn a_message_over_the_size_is_read_to_its_end_but_not_stored() {
     assert_eq!(reader.message.capacity(), 0);
     assert_eq!(reader.read(b"\r\n.\r\nQUIT"), Some(5));
     assert!(!reader.is_over_read_limit());
-    assert_eq!(reader.finish(), Err(Fault::TooLarge));
+    assert_eq!(reader.finish(), Err(DataRefusal::TooLarge));
 
     let exactly = read_in_pieces(&[[b'x'; 98].as_slice(), b"\r\n.\r\n"].concat(), 7);
     assert_eq!(exactly.1.map(|message| message.len()), Ok(100));
@@ -103,7 +103,7 @@ proptest! {
 
 /// Implements repair mode as a reference, by scanning all of `input`. Returns the end after the first CR LF `.` CR LF,
 /// and the message, or `None` if it is refused.
-fn mended(input: &[u8]) -> (Option<usize>, Option<Vec<u8>>) {
+fn repaired(input: &[u8]) -> (Option<usize>, Option<Vec<u8>>) {
     let from_line_start = [b"\r\n", input].concat();
     let Some(at) = from_line_start.windows(5).position(|window| window == b"\r\n.\r\n") else { return (None, None) };
     let (body, mut message, mut was_bare) = (&input[..at], Vec::new(), false);
@@ -133,15 +133,15 @@ fn repair_ends_lines_at_a_bare_lf_and_unstuffs_following_dots() {
 
 #[test]
 fn repair_still_refuses_a_lone_dot_beside_a_bare_lf_or_cr() {
-    let table: [(&[u8], Fault); 8] = [
-        (b"a\n.\n", Fault::LoneDot),
-        (b"a\n.\r\n", Fault::LoneDot),
-        (b"a\r\n.\n", Fault::LoneDot),
-        (b".\n", Fault::LoneDot),
-        (b"a\rb", Fault::BareCr),
-        (b"a\r.\r\n", Fault::BareCr),
-        (b"a\n.\rb", Fault::BareCr),
-        (b"a\r\n\r\r\n", Fault::BareCr),
+    let table: [(&[u8], DataRefusal); 8] = [
+        (b"a\n.\n", DataRefusal::LoneDot),
+        (b"a\n.\r\n", DataRefusal::LoneDot),
+        (b"a\r\n.\n", DataRefusal::LoneDot),
+        (b".\n", DataRefusal::LoneDot),
+        (b"a\rb", DataRefusal::BareCr),
+        (b"a\r.\r\n", DataRefusal::BareCr),
+        (b"a\n.\rb", DataRefusal::BareCr),
+        (b"a\r\n\r\r\n", DataRefusal::BareCr),
     ];
     for (variant, fault) in table {
         let input = [variant, b"MAIL FROM:<evil@example.test>\r\n.\r\n"].concat();
@@ -159,7 +159,7 @@ proptest! {
     ) {
         let input = [bytes.as_slice(), b"\r\n.\r\n"].concat();
         let (end, message) = read_as(LineEnds::Repair, &input, piece);
-        let (expected_end, expected) = mended(&input);
+        let (expected_end, expected) = repaired(&input);
         prop_assert_eq!(end, expected_end);
         prop_assert_eq!(message.ok(), expected);
     }

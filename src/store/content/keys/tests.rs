@@ -9,7 +9,7 @@ use crate::base::id::MessageId;
 use crate::store::check::{KeyPlace, Rule, check};
 use crate::store::content::tests::{bucket, keep, message, read};
 use crate::store::content::{Place, Unreadable};
-use crate::store::disk::simulated::{Fault, Honesty, SimulatedDisk};
+use crate::store::disk::simulated::{Fault, FsyncMode, SimulatedDisk};
 use crate::store::testing::TestStore;
 
 fn path(test: &TestStore, name: &str) -> PathBuf {
@@ -225,7 +225,7 @@ fn a_slot_opens_only_for_its_own_bucket_and_number() {
 
 #[test]
 fn a_key_in_only_one_file_after_a_full_disk_is_overwritten_at_the_deadline() {
-    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let disk = SimulatedDisk::new(1, FsyncMode::Honored);
     let directory = Path::new("/content");
     disk.create_directory(directory).unwrap();
     let master = Arc::new(MasterKey::new(&[3; MasterKey::LENGTH]));

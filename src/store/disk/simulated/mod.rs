@@ -39,11 +39,11 @@ pub(in crate::store) enum Fault {
 
 /// Whether syncs work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store) enum Honesty {
+pub(in crate::store) enum FsyncMode {
     /// Synced data is durable.
-    Honest,
+    Honored,
     /// Syncs do nothing, like those of a disk that answers from its cache.
-    SyncsNothing,
+    Ignored,
 }
 
 /// The disk; clones share it.
@@ -52,13 +52,13 @@ pub(in crate::store) struct SimulatedDisk(Arc<Mutex<State>>);
 
 impl SimulatedDisk {
     /// Creates an empty disk with the randomness of `seed`.
-    pub(in crate::store) fn new(seed: u64, honesty: Honesty) -> Self {
-        Self(Arc::new(Mutex::new(State::new(seed, honesty))))
+    pub(in crate::store) fn new(seed: u64, fsync_mode: FsyncMode) -> Self {
+        Self(Arc::new(Mutex::new(State::new(seed, fsync_mode))))
     }
 
     /// Returns another disk with the same content, its own randomness and no planned faults.
-    pub(in crate::store) fn copy(&self, seed: u64, honesty: Honesty) -> Self {
-        Self(Arc::new(Mutex::new(self.state().copy(seed, honesty))))
+    pub(in crate::store) fn copy(&self, seed: u64, fsync_mode: FsyncMode) -> Self {
+        Self(Arc::new(Mutex::new(self.state().copy(seed, fsync_mode))))
     }
 
     /// Plans a fault for the `after`th operation from now; the next one is 0.

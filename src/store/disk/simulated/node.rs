@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::rng::Chance;
+use super::rng::Rng;
 
 /// Unit that a disk writes atomically.
 pub(super) const SECTOR: usize = 512;
@@ -114,39 +114,39 @@ impl FileNode {
 
     /// Makes a random part of the unsynced data durable. The system counts its pages as written: it still shows them,
     /// and no later sync writes the rest. Only the length is still to be written.
-    pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
-        self.durable = self.survivors(chance);
+    pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
+        self.durable = self.survivors(rng);
         self.unsynced = vec![Change::Length(self.bytes.len())];
     }
 
     /// Applies a power loss.
-    pub(super) fn lose(&mut self, loss: Loss, chance: &mut Chance) {
+    pub(super) fn lose(&mut self, loss: Loss, rng: &mut Rng) {
         match loss {
             Loss::Nothing => return,
             Loss::Everything => {}
-            Loss::Some => self.durable = self.survivors(chance),
+            Loss::Some => self.durable = self.survivors(rng),
         }
         self.bytes.clone_from(&self.durable);
         self.unsynced.clear();
     }
 
-    fn survivors(&self, chance: &mut Chance) -> Vec<u8> {
+    fn survivors(&self, rng: &mut Rng) -> Vec<u8> {
         let (mut survivors, mut seen) = (self.durable.clone(), self.durable.clone());
-        let lengths_kept = chance.below(self.unsynced.len() as u64 + 1);
-        let odds = [1, 4, 7][chance.index(3)];
+        let lengths_kept = rng.below(self.unsynced.len() as u64 + 1);
+        let odds = [1, 4, 7][rng.index(3)];
         for (number, change) in (0..).zip(&self.unsynced) {
             change.apply(&mut seen);
             if number < lengths_kept {
                 change.reach(&mut survivors);
             }
             let Change::Write { offset, bytes } = change else { continue };
-            let is_torn = chance.below(3) == 0;
-            let is_kept = chance.below(8) < odds;
+            let is_torn = rng.below(3) == 0;
+            let is_kept = rng.below(8) < odds;
             let end = (offset + bytes.len()).next_multiple_of(SECTOR).min(survivors.len()).min(seen.len());
             let mut sector = offset / SECTOR * SECTOR;
             while sector < end {
                 let next = (sector + SECTOR).min(end);
-                if if is_torn { chance.below(8) < odds } else { is_kept } {
+                if if is_torn { rng.below(8) < odds } else { is_kept } {
                     survivors[sector..next].copy_from_slice(&seen[sector..next]);
                 }
                 sector = next;
@@ -198,20 +198,20 @@ impl DirectoryNode {
     }
 
     /// Makes some names durable. The others are still to be written, because they are in the file system's own journal.
-    pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
-        let written = chance.index(self.unsynced.len() + 1);
+    pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
+        let written = rng.index(self.unsynced.len() + 1);
         for naming in self.unsynced.drain(..written) {
             naming.apply(&mut self.durable);
         }
     }
 
     /// Applies a power loss.
-    pub(super) fn lose(&mut self, loss: Loss, chance: &mut Chance) {
+    pub(super) fn lose(&mut self, loss: Loss, rng: &mut Rng) {
         if loss == Loss::Nothing {
             return;
         }
         for naming in self.unsynced.drain(..) {
-            if loss == Loss::Some && chance.coin() {
+            if loss == Loss::Some && rng.coin() {
                 naming.apply(&mut self.durable);
             }
         }

@@ -2,9 +2,9 @@
 
 /// A sequence of random numbers (splitmix64).
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// Creates the sequence of a seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)

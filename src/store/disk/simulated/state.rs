@@ -6,8 +6,8 @@ use std::iter;
 use std::path::{Component, Path, PathBuf};
 
 use super::node::{Change, DirectoryNode, FileNode, Loss, Naming, Node, SECTOR};
-use super::rng::Chance;
-use super::{Fault, Honesty};
+use super::rng::Rng;
+use super::{Fault, FsyncMode};
 
 /// Effect of an operation on the disk.
 #[derive(Debug, Clone, Copy)]
@@ -46,8 +46,8 @@ pub(super) struct State {
     pub(super) free_bytes: u64,
     /// Number of the operation until which the disk is full.
     full_until: u64,
-    chance: Chance,
-    honesty: Honesty,
+    rng: Rng,
+    fsync_mode: FsyncMode,
 }
 
 pub(super) fn not_found() -> io::Error {
@@ -55,15 +55,15 @@ pub(super) fn not_found() -> io::Error {
 }
 
 impl State {
-    pub(super) fn new(seed: u64, honesty: Honesty) -> Self {
-        Self::of(vec![Node::Directory(DirectoryNode::default())], seed, honesty)
+    pub(super) fn new(seed: u64, fsync_mode: FsyncMode) -> Self {
+        Self::of(vec![Node::Directory(DirectoryNode::default())], seed, fsync_mode)
     }
 
-    pub(super) fn copy(&self, seed: u64, honesty: Honesty) -> Self {
-        Self::of(self.nodes.clone(), seed, honesty)
+    pub(super) fn copy(&self, seed: u64, fsync_mode: FsyncMode) -> Self {
+        Self::of(self.nodes.clone(), seed, fsync_mode)
     }
 
-    const fn of(nodes: Vec<Node>, seed: u64, honesty: Honesty) -> Self {
+    const fn of(nodes: Vec<Node>, seed: u64, fsync_mode: FsyncMode) -> Self {
         Self {
             nodes,
             operations: 0,
@@ -79,8 +79,8 @@ impl State {
             is_quiet: false,
             free_bytes: 64 << 20,
             full_until: 0,
-            chance: Chance::new(seed),
-            honesty,
+            rng: Rng::new(seed),
+            fsync_mode,
         }
     }
 
@@ -115,10 +115,10 @@ impl State {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let length = touch.length();
         match self.faults.remove(&self.operations) {
-            None if self.operations < self.full_until && touch.takes_room() => Err(full()),
+            None if self.operations < self.full_until && touch.needs_space() => Err(full()),
             None => act(self, length),
             Some(Fault::Off(loss)) => {
-                if !matches!(touch, Touch::Sync { .. }) && self.chance.coin() {
+                if !matches!(touch, Touch::Sync { .. }) && self.rng.coin() {
                     drop(act(self, length));
                 }
                 self.turn_off(loss);
@@ -134,7 +134,7 @@ impl State {
             }
             Some(Fault::Misdirected) if length > 0 && self.is_segment(touch) => {
                 self.is_damaged = true;
-                self.misdirected_by = SECTOR * (1 + self.chance.index(4));
+                self.misdirected_by = SECTOR * (1 + self.rng.index(4));
                 let done = act(self, length);
                 self.misdirected_by = 0;
                 done
@@ -149,7 +149,7 @@ impl State {
             }
             Some(Fault::Full(more)) => {
                 self.full_until = self.operations + 1 + more;
-                if !touch.takes_room() {
+                if !touch.needs_space() {
                     return act(self, length);
                 }
                 self.fail(touch, act);
@@ -164,11 +164,11 @@ impl State {
             Touch::Sync { node } => {
                 self.failed_syncs += 1;
                 match &mut self.nodes[node] {
-                    Node::File(file) => file.fail_sync(&mut self.chance),
-                    Node::Directory(directory) => directory.fail_sync(&mut self.chance),
+                    Node::File(file) => file.fail_sync(&mut self.rng),
+                    Node::Directory(directory) => directory.fail_sync(&mut self.rng),
                 }
             }
-            Touch::Room { length, .. } if self.chance.coin() => {
+            Touch::Room { length, .. } if self.rng.coin() => {
                 let part = self.part(length);
                 drop(act(self, part));
             }
@@ -183,7 +183,7 @@ impl State {
 
     /// Returns the length of the part of an interrupted write that is done.
     fn part(&mut self, length: usize) -> usize {
-        self.chance.index(length + 1)
+        self.rng.index(length + 1)
     }
 
     /// Flips a bit of one of the files whose path `is_meant`, in every state of the file.
@@ -202,10 +202,10 @@ impl State {
         if files.is_empty() {
             return None;
         }
-        let (path, node) = files.swap_remove(self.chance.index(files.len()));
+        let (path, node) = files.swap_remove(self.rng.index(files.len()));
         let Ok(FileNode { bytes, durable, .. }) = self.file_mut(node) else { return None };
         let (mut bytes, mut durable) = (std::mem::take(bytes), std::mem::take(durable));
-        let (at, bit) = (self.chance.index(bytes.len()), 1 << self.chance.below(8));
+        let (at, bit) = (self.rng.index(bytes.len()), 1 << self.rng.below(8));
         [&mut bytes, &mut durable].into_iter().filter_map(|of| of.get_mut(at)).for_each(|byte| *byte ^= bit);
         let file = self.file_mut(node).ok()?;
         (file.bytes, file.durable) = (bytes, durable);
@@ -234,14 +234,14 @@ impl State {
             Touch::Unlink => 2,
             Touch::Sync { node } => 4 * node as u64 + 3,
         };
-        self.trace = Chance::new(self.trace ^ of).next();
+        self.trace = Rng::new(self.trace ^ of).next();
     }
 
     pub(super) fn sync(&mut self, node: usize) -> io::Result<()> {
-        match (&mut self.nodes[node], self.honesty) {
-            (_, Honesty::SyncsNothing) => {}
-            (Node::File(file), Honesty::Honest) => file.sync(),
-            (Node::Directory(directory), Honesty::Honest) => directory.sync(),
+        match (&mut self.nodes[node], self.fsync_mode) {
+            (_, FsyncMode::Ignored) => {}
+            (Node::File(file), FsyncMode::Honored) => file.sync(),
+            (Node::Directory(directory), FsyncMode::Honored) => directory.sync(),
         }
         Ok(())
     }
@@ -250,8 +250,8 @@ impl State {
         self.is_off = true;
         for node in &mut self.nodes {
             match node {
-                Node::File(file) => file.lose(loss, &mut self.chance),
-                Node::Directory(directory) => directory.lose(loss, &mut self.chance),
+                Node::File(file) => file.lose(loss, &mut self.rng),
+                Node::Directory(directory) => directory.lose(loss, &mut self.rng),
             }
         }
     }
@@ -341,7 +341,7 @@ impl Touch {
         }
     }
 
-    const fn takes_room(self) -> bool {
+    const fn needs_space(self) -> bool {
         match self {
             Self::Room { .. } | Self::Names => true,
             Self::Unlink | Self::Sync { .. } => false,

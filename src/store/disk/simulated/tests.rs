@@ -4,7 +4,7 @@ use super::node::SECTOR;
 use super::*;
 
 fn disk(seed: u64) -> SimulatedDisk {
-    SimulatedDisk::new(seed, Honesty::Honest)
+    SimulatedDisk::new(seed, FsyncMode::Honored)
 }
 
 fn write(disk: &SimulatedDisk, path: &str, bytes: &[u8]) -> Arc<dyn DiskFile> {

@@ -78,7 +78,7 @@ impl Auditable for UpdateUser {
 
     /// Whether the change is refused on a nearly full disk. A user who fears that a password is compromised must be
     /// able to change it even then.
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         let is_secured = self.password_hash.is_some() || self.totp.is_some();
         !is_secured && self.disabled != Some(true) && self.operator != Some(false)
     }
@@ -89,7 +89,7 @@ impl Auditable for DeleteUser {
         Change::new(Action::UserRemoved, user.id, user.email.as_given())
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -99,7 +99,7 @@ impl Auditable for EndSessions {
         Change::new(Action::SessionsEnded, self.user, "their own")
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -121,7 +121,7 @@ impl Auditable for RevokeKey {
         Change::new(Action::KeyRevoked, key.id, &key.name)
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -160,7 +160,7 @@ impl Auditable for DeleteDomain {
         Change::new(Action::DomainDeleted, self.domain, row.name.as_str())
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -205,7 +205,7 @@ impl Auditable for UpdateEndpoint {
         Change::new(action, self.endpoint, host(row))
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         self.enabled != Some(false)
     }
 }
@@ -221,7 +221,7 @@ impl Auditable for DeleteEndpoint {
         Change::new(Action::WebhookDeleted, self.endpoint, host(row))
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -265,7 +265,7 @@ impl Auditable for Unsuppress {
         Change::new(Action::SuppressionLifted, row.id, &row.email)
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -281,7 +281,7 @@ impl Auditable for ResumeSite {
         Change::new(Action::SiteResumed, "", self.site.as_str())
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -291,7 +291,7 @@ impl Auditable for SuspendAccount {
         Change::new(Action::AccountSuspended, "", self.reason.as_str())
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -301,7 +301,7 @@ impl Auditable for ResumeAccount {
         Change::new(Action::AccountResumed, "", "")
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }
@@ -311,7 +311,7 @@ impl Auditable for CancelMessage {
         Change::new(Action::MessageCanceled, self.message, "")
     }
 
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         false
     }
 }

@@ -33,7 +33,7 @@ pub trait Auditable: Op {
     fn change(&self, reply: &Self::Reply) -> Change;
 
     /// Whether it is refused while the disk is nearly full. Operations that remove or stop something are not.
-    fn takes_room(&self) -> bool {
+    fn needs_space(&self) -> bool {
         true
     }
 }

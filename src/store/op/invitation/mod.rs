@@ -98,8 +98,8 @@ impl<O: Auditable<Reply = User>> Auditable for Vouched<O> {
         self.0.change(user)
     }
 
-    fn takes_room(&self) -> bool {
-        self.0.takes_room()
+    fn needs_space(&self) -> bool {
+        self.0.needs_space()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource, Compl
 use crate::machine::transfer::Wire;
 use crate::store::op::Op;
 use crate::store::op::accept::Accept;
-use crate::store::op::report::{MessageNews, News, RecordReport};
+use crate::store::op::report::{RecordReport, ReportMeaning, ReportedMessage};
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::op::sweep::SweepEvents;
 use crate::store::testing::{START, Sender, TestStore};
@@ -36,23 +36,23 @@ fn settle(test: &TestStore, sender: &Sender<'_>, message: MessageId, end: Transf
         end,
         facts,
         provider,
-        chance: [0; 4],
+        random: [0; 4],
         others: vec![],
         transcript: None,
     });
 }
 
-fn hear(test: &TestStore, sender: &Sender<'_>, message: MessageId, news: News) {
+fn record_report(test: &TestStore, sender: &Sender<'_>, message: MessageId, news: ReportMeaning) {
     let (account, wire, others) = (sender.account, Wire::Idle, vec![]);
-    test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news, others }] });
+    test.done(RecordReport { messages: vec![ReportedMessage { account, message, wire, news, others }] });
 }
 
-fn returned() -> News {
-    News::Bounced { facts: AttemptFacts::default(), bounce: bounce(BounceKind::Hard) }
+fn returned() -> ReportMeaning {
+    ReportMeaning::Bounced { facts: AttemptFacts::default(), bounce: bounce(BounceKind::Hard) }
 }
 
-fn complaint() -> News {
-    News::Complained(Complaint { feedback_type: None, reporter: None })
+fn complaint() -> ReportMeaning {
+    ReportMeaning::Complained(Complaint { feedback_type: None, reporter: None })
 }
 
 /// Returns the counts of the hour by provider.
@@ -77,7 +77,7 @@ fn outcomes_count_for_the_hour_of_acceptance_and_the_contacted_provider() {
     settle(&test, &sender, refused, TransferEnd::Bounced(bounce(BounceKind::Block)), Some("google"));
     settle(&test, &sender, unroutable, TransferEnd::Bounced(bounce(BounceKind::Hard)), None);
     test.pass(30 * HOUR);
-    hear(&test, &sender, taken, complaint());
+    record_report(&test, &sender, taken, complaint());
     let none = OutcomeCounts::default();
     let nobody = OutcomeCounts { accepted: 3, bounced_hard: 1, ..none };
     let mut google = OutcomeCounts { delivered: 1, bounced_block: 1, complained: 1, ..none };
@@ -96,11 +96,11 @@ fn a_message_that_was_delivered_and_bounced_is_one_message_in_either_order() {
     let sender = test.sender();
     let [late, overtaken] = ["a@example.net", "b@example.net"].map(|to| sender.accept(to));
     settle(&test, &sender, late, TransferEnd::Delivered, Some("google"));
-    hear(&test, &sender, late, returned());
-    hear(&test, &sender, late, returned());
+    record_report(&test, &sender, late, returned());
+    record_report(&test, &sender, late, returned());
     // The report arrives before the outcome of an attempt in flight.
     let (account, wire, others) = (sender.account, Wire::Busy, vec![]);
-    let news = MessageNews { account, message: overtaken, wire, news: returned(), others };
+    let news = ReportedMessage { account, message: overtaken, wire, news: returned(), others };
     test.done(RecordReport { messages: vec![news] });
     settle(&test, &sender, overtaken, TransferEnd::Delivered, Some("google"));
     let mut total = OutcomeCounts::default();
@@ -119,7 +119,7 @@ fn bounces_and_complaints_trigger_an_evaluation_within_a_minute_and_deliveries_d
     test.pass(Duration::from_secs(10));
     settle(&test, &sender, refused, TransferEnd::Bounced(bounce(BounceKind::Hard)), Some(OTHER));
     test.pass(Duration::from_secs(10));
-    hear(&test, &sender, taken, complaint());
+    record_report(&test, &sender, taken, complaint());
     assert_eq!(test.timers(TimerKind::Reputation), [judged_at(sender.account, START + Duration::from_secs(60))]);
 }
 
@@ -155,7 +155,7 @@ fn counts_are_removed_after_400_days_and_later_outcomes_are_ignored() {
     test.set_now(START + KEPT + HOUR);
     test.done(SweepEvents { due: sweep() });
     assert_eq!(test.count(Table::Outcomes, &[]), 1);
-    hear(&test, &sender, message, complaint());
+    record_report(&test, &sender, message, complaint());
     assert_eq!(test.count(Table::Outcomes, &[]), 1);
 }
 
@@ -180,7 +180,7 @@ fn measure_the_cost_of_counting() {
             end: TransferEnd::Delivered,
             facts: AttemptFacts::default(),
             provider: Some("google".to_owned()),
-            chance: [0; 4],
+            random: [0; 4],
             others: vec![],
             transcript: None,
         };

@@ -58,7 +58,7 @@ impl Op for TestEndpoint {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))? else {
             return Err(OpError::Refused(RedeliverRefusal::NotFound));
         };
-        if outstanding::room(tables, self.account, self.endpoint)? == 0 {
+        if outstanding::remaining(tables, self.account, self.endpoint)? == 0 {
             return Err(TOO_MANY);
         }
         let event: EventId = tables.next_id();
@@ -91,7 +91,7 @@ impl Op for Redeliver {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))? else {
             return Err(OpError::Refused(RedeliverRefusal::EndpointGone));
         };
-        if outstanding::room(tables, self.account, row.endpoint)? == 0 {
+        if outstanding::remaining(tables, self.account, row.endpoint)? == 0 {
             return Err(TOO_MANY);
         }
         let row = DeliveryRow { state: delivery::State::new(tables.now()), ..row };
@@ -227,7 +227,7 @@ impl Op for ReplaySlice {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Replayed, OpError<RedeliverRefusal>> {
         let Replay { account, endpoint: id, .. } = self.replay;
         let endpoint = self.replay.endpoint(tables)?;
-        let room = outstanding::room(tables, account, id)?;
+        let room = outstanding::remaining(tables, account, id)?;
         let mut created = 0;
         for row in &self.rows {
             let Some((event, owed)) = self.replay.again(tables, &endpoint, *row)? else { continue };

@@ -81,11 +81,11 @@ fn a_test_is_attempted_like_any_delivery_but_not_counted() {
     settle(&test, &sender, delivery, attempt(&test, Some("timeout")));
     assert_eq!(row(&test, &sender, delivery).state.attempts, 1);
     assert_eq!(test.count(Table::Attempts, &[]), 1);
-    let standing: EndpointRow = test.row(&schema::endpoint(sender.account, endpoint));
-    assert_eq!((standing.state.consecutive_failures(), standing.last_failure_at), (0, None));
+    let row: EndpointRow = test.row(&schema::endpoint(sender.account, endpoint));
+    assert_eq!((row.state.consecutive_failures(), row.last_failure_at), (0, None));
     settle(&test, &sender, delivery, attempt(&test, None));
-    let standing: EndpointRow = test.row(&schema::endpoint(sender.account, endpoint));
-    assert_eq!(standing.last_success_at, None);
+    let row: EndpointRow = test.row(&schema::endpoint(sender.account, endpoint));
+    assert_eq!(row.last_success_at, None);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::store::tables::Tables;
 
 /// Meaning of a report for a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum News {
+pub enum ReportMeaning {
     /// A server that had accepted the message gave up.
     Bounced {
         /// The reply in the report.
@@ -42,7 +42,7 @@ pub enum News {
 
 /// A message that a report is about, and the news about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct MessageNews {
+pub struct ReportedMessage {
     /// The message's account.
     pub account: AccountId,
     /// The message.
@@ -50,7 +50,7 @@ pub struct MessageNews {
     /// Whether another task held the message's lease: then its attempt ends by its own outcome.
     pub wire: Wire,
     /// Meaning of the report.
-    pub news: News,
+    pub news: ReportMeaning,
     /// Other messages to the same address, with leases held by the caller. They end if this report suppresses the
     /// address.
     pub others: Vec<MessageId>,
@@ -60,7 +60,7 @@ pub struct MessageNews {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RecordReport {
     /// The messages of the report; at most as many as one mail transaction has recipients.
-    pub messages: Vec<MessageNews>,
+    pub messages: Vec<ReportedMessage>,
 }
 
 impl Op for RecordReport {
@@ -77,7 +77,7 @@ impl Op for RecordReport {
     }
 }
 
-impl News {
+impl ReportMeaning {
     const fn input(&self) -> Input {
         match self {
             Self::Bounced { .. } => Input::ReportedBounced,
@@ -118,7 +118,7 @@ impl News {
     }
 }
 
-impl MessageNews {
+impl ReportedMessage {
     /// Records the report, and returns whether it was news.
     fn record(&self, tables: &mut Tables<'_>) -> Result<bool, StoreError> {
         let key = schema::message(self.account, self.message);
@@ -155,11 +155,11 @@ impl MessageNews {
     /// Copies the reply that explains the status into the message's record. The relay stays that of the last attempt.
     fn explain_status(&self, transfer: &mut TransferRow) {
         match &self.news {
-            News::Bounced { facts, .. } => {
+            ReportMeaning::Bounced { facts, .. } => {
                 let last = &transfer.last;
                 transfer.last = AttemptFacts { attempt: last.attempt, relay: last.relay.clone(), ..facts.clone() };
             }
-            News::Delayed { .. } | News::Complained(_) => {}
+            ReportMeaning::Delayed { .. } | ReportMeaning::Complained(_) => {}
         }
     }
 

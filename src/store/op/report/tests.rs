@@ -21,22 +21,25 @@ fn bounce(suppressed: bool) -> Bounce {
     }
 }
 
-fn bounced(suppressed: bool) -> News {
+fn bounced(suppressed: bool) -> ReportMeaning {
     let facts = AttemptFacts {
         smtp_code: Some(550),
         smtp_response: Some("550 5.1.1 gone".into()),
         mx_host: Some("inner.example.net".into()),
         ..AttemptFacts::default()
     };
-    News::Bounced { facts, bounce: bounce(suppressed) }
+    ReportMeaning::Bounced { facts, bounce: bounce(suppressed) }
 }
 
-fn delayed() -> News {
-    News::Delayed { facts: AttemptFacts::default(), bounce: Bounce { kind: BounceKind::Soft, ..bounce(false) } }
+fn delayed() -> ReportMeaning {
+    ReportMeaning::Delayed {
+        facts: AttemptFacts::default(),
+        bounce: Bounce { kind: BounceKind::Soft, ..bounce(false) },
+    }
 }
 
-fn complained() -> News {
-    News::Complained(Complaint { feedback_type: Some("abuse".into()), reporter: Some("Provider/1".into()) })
+fn complained() -> ReportMeaning {
+    ReportMeaning::Complained(Complaint { feedback_type: Some("abuse".into()), reporter: Some("Provider/1".into()) })
 }
 
 struct Scenario<'a> {
@@ -74,18 +77,19 @@ impl<'a> Scenario<'a> {
             end,
             facts,
             provider,
-            chance: [0; 4],
+            random: [0; 4],
             others: vec![],
             transcript: None,
         })
     }
 
-    fn report_with(&self, wire: Wire, news: News) -> usize {
+    fn report_with(&self, wire: Wire, news: ReportMeaning) -> usize {
         let (account, message) = (self.sender.account, self.message);
-        self.test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news, others: vec![] }] })
+        self.test
+            .done(RecordReport { messages: vec![ReportedMessage { account, message, wire, news, others: vec![] }] })
     }
 
-    fn hear(&self, news: News) -> usize {
+    fn record_report(&self, news: ReportMeaning) -> usize {
         self.report_with(Wire::Idle, news)
     }
 
@@ -114,7 +118,7 @@ fn a_late_bounce_is_recorded_with_its_reply_and_suppresses_the_address_once() {
     let test = TestStore::new();
     let scenario = Scenario::delivered(&test);
     test.pass(std::time::Duration::from_secs(60));
-    assert_eq!(scenario.hear(bounced(true)), 1);
+    assert_eq!(scenario.record_report(bounced(true)), 1);
     let transfer = scenario.transfer();
     assert_eq!((transfer.state.status(), transfer.status_at), (Status::Bounced, test.now()));
     assert_eq!((transfer.last.smtp_code, transfer.last.relay.as_deref()), (Some(550), Some("direct")));
@@ -129,7 +133,7 @@ fn a_late_bounce_is_recorded_with_its_reply_and_suppresses_the_address_once() {
         (SuppressionReason::Bounce, Some(scenario.message), Some(550))
     );
 
-    assert_eq!(scenario.hear(bounced(true)), 0);
+    assert_eq!(scenario.record_report(bounced(true)), 0);
     assert_eq!(scenario.types(), ["queued", "delivered", "bounced"]);
 }
 
@@ -137,7 +141,7 @@ fn a_late_bounce_is_recorded_with_its_reply_and_suppresses_the_address_once() {
 fn a_bounce_not_caused_by_the_address_does_not_suppress_it() {
     let test = TestStore::new();
     let scenario = Scenario::delivered(&test);
-    assert_eq!(scenario.hear(bounced(false)), 1);
+    assert_eq!(scenario.record_report(bounced(false)), 1);
     assert!(scenario.suppression().is_none());
 }
 
@@ -145,9 +149,9 @@ fn a_bounce_not_caused_by_the_address_does_not_suppress_it() {
 fn a_complaint_outranks_a_bounce_and_always_suppresses() {
     let test = TestStore::new();
     let scenario = Scenario::delivered(&test);
-    scenario.hear(complained());
-    assert_eq!(scenario.hear(bounced(true)), 1);
-    assert_eq!((scenario.hear(complained()), scenario.transfer().state.status()), (0, Status::Complained));
+    scenario.record_report(complained());
+    assert_eq!(scenario.record_report(bounced(true)), 1);
+    assert_eq!((scenario.record_report(complained()), scenario.transfer().state.status()), (0, Status::Complained));
     assert_eq!(scenario.types(), ["queued", "delivered", "complained", "bounced"]);
     let complaint = &scenario.events()[2]["complaint"];
     assert_eq!(complaint, &serde_json::json!({"feedback_type": "abuse", "reporter": "Provider/1"}));
@@ -160,12 +164,12 @@ fn a_complaint_outranks_a_bounce_and_always_suppresses() {
 fn a_delay_is_recorded_once_and_changes_no_status_or_attempt() {
     let test = TestStore::new();
     let scenario = Scenario::delivered(&test);
-    assert_eq!((scenario.hear(delayed()), scenario.hear(delayed())), (1, 0));
+    assert_eq!((scenario.record_report(delayed()), scenario.record_report(delayed())), (1, 0));
     assert_eq!(scenario.types(), ["queued", "delivered", "deferred"]);
     assert_eq!(scenario.transfer().state.status(), Status::Delivered);
 
     let waiting = scenario.another();
-    waiting.hear(delayed());
+    waiting.record_report(delayed());
     assert!(waiting.transfer().due.is_some() && test.timers(TimerKind::Transfer).len() == 1);
 }
 
@@ -176,7 +180,7 @@ fn a_report_that_ends_a_queued_message_stops_its_retries() {
         let scenario = Scenario::of(&test);
         scenario.settle(TransferEnd::Deferred { bounce: None, not_before: None });
         let due = scenario.transfer().due;
-        assert_eq!(scenario.hear(news), 1);
+        assert_eq!(scenario.record_report(news), 1);
         assert_eq!((due.is_some(), scenario.transfer().due), (true, None));
         assert!(test.timers(TimerKind::Transfer).is_empty());
     }
@@ -212,7 +216,7 @@ fn a_report_may_cover_several_messages_and_ignores_unknown_ones() {
     let test = TestStore::new();
     let one = Scenario::delivered(&test);
     let two = one.another();
-    let about = |scenario: &Scenario<'_>, message| MessageNews {
+    let about = |scenario: &Scenario<'_>, message| ReportedMessage {
         account: scenario.sender.account,
         message,
         wire: Wire::Idle,
@@ -232,7 +236,7 @@ fn other_messages_to_the_suppressed_address_end_in_the_same_transaction() {
         let scenario = Scenario::delivered(&test);
         let waiting = Scenario { message: scenario.sender.accept("b@EXAMPLE.net"), ..scenario };
         let (account, message) = (scenario.sender.account, scenario.message);
-        let news = MessageNews { account, message, wire: Wire::Idle, news, others: vec![waiting.message] };
+        let news = ReportedMessage { account, message, wire: Wire::Idle, news, others: vec![waiting.message] };
         test.done(RecordReport { messages: vec![news] });
         assert_eq!(waiting.transfer().state.status(), left);
     }

@@ -77,7 +77,7 @@ pub struct SettleTransfer {
     /// there was none.
     pub provider: Option<String>,
     /// Random bytes for the next delay's jitter.
-    pub chance: [u8; 4],
+    pub random: [u8; 4],
     /// Transcript of a failed attempt, shown in the timeline for as long as the event log keeps its event.
     pub transcript: Option<String>,
     /// Other messages to the same address, whose leases the caller holds. They end if this outcome suppresses the
@@ -249,7 +249,7 @@ impl SettleTransfer {
         if matches!(self.end, TransferEnd::Unreadable) {
             return (time.now + UNREADABLE_AGAIN).min(end);
         }
-        let due = retry::next_attempt(transfer.attempts, time.now, end, retry::jitter(self.chance));
+        let due = retry::next_attempt(transfer.attempts, time.now, end, retry::jitter(self.random));
         let not_before = match &self.end {
             TransferEnd::Deferred { not_before, .. } => *not_before,
             _ => None,

@@ -53,13 +53,13 @@ impl<'a> Scenario<'a> {
     }
 
     /// Serves the message's timer at its due time.
-    fn settle(&self, end: TransferEnd, facts: AttemptFacts, chance: [u8; 4]) -> Settled {
+    fn settle(&self, end: TransferEnd, facts: AttemptFacts, random: [u8; 4]) -> Settled {
         let due = self.transfer().due.unwrap_or_default();
         self.test.set_now(due.max(self.test.now()));
-        self.settle_timer(due, end, facts, chance)
+        self.settle_timer(due, end, facts, random)
     }
 
-    fn settle_timer(&self, due: Timestamp, end: TransferEnd, facts: AttemptFacts, chance: [u8; 4]) -> Settled {
+    fn settle_timer(&self, due: Timestamp, end: TransferEnd, facts: AttemptFacts, random: [u8; 4]) -> Settled {
         let (account, message) = (self.sender.account, self.message);
         self.test.done(SettleTransfer {
             account,
@@ -68,7 +68,7 @@ impl<'a> Scenario<'a> {
             end,
             facts,
             provider: None,
-            chance,
+            random,
             others: vec![],
             transcript: Some("> RCPT TO:<b@example.net>\n".to_owned()),
         })
@@ -112,8 +112,8 @@ fn deferrals_follow_the_schedule_within_ten_percent() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
     let chances = [[0; 4], [255; 4], [128, 0, 0, 0], [0; 4], [255; 4], [0; 4], [0; 4], [0; 4]];
-    for ((attempt, minutes), chance) in (1..).zip([1, 2, 4, 8, 15, 30, 60, 60]).zip(chances) {
-        assert_eq!(scenario.settle(deferred(), facts(451), chance), Settled::Recorded);
+    for ((attempt, minutes), random) in (1..).zip([1, 2, 4, 8, 15, 30, 60, 60]).zip(chances) {
+        assert_eq!(scenario.settle(deferred(), facts(451), random), Settled::Recorded);
         let transfer = scenario.transfer();
         let due = transfer.due.unwrap();
         let wait = due.since(test.now());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::store::disk::Disk;
 use crate::store::disk::simulated::SimulatedDisk;
-use crate::store::disk::simulated::rng::Chance;
+use crate::store::disk::simulated::rng::Rng;
 use crate::store::simulation::canaries::content_of;
 use crate::store::simulation::process::DIRECTORY;
 
@@ -28,7 +28,7 @@ impl Target {
     const ALL: [Self; 5] = [Self::Journal, Self::Keys, Self::Mirror, Self::Database, Self::Segment];
 
     /// Returns the file's path, if the file exists.
-    fn path(self, disk: &SimulatedDisk, chance: &mut Chance) -> Option<PathBuf> {
+    fn path(self, disk: &SimulatedDisk, rng: &mut Rng) -> Option<PathBuf> {
         let directory = Path::new(DIRECTORY);
         Some(match self {
             Self::Journal => directory.join("journal"),
@@ -41,7 +41,7 @@ impl Target {
                 if segments.is_empty() {
                     return None;
                 }
-                directory.join(&segments[chance.index(segments.len())])
+                directory.join(&segments[rng.index(segments.len())])
             }
         })
     }
@@ -61,9 +61,9 @@ pub(super) struct Hit {
 impl Hit {
     /// Damages one file, if it contains anything to damage. Flips a bit, lets a sector lose its write, or gives it the
     /// content of another write.
-    pub(super) fn draw(disk: &SimulatedDisk, chance: &mut Chance) -> Option<Self> {
-        let target = Target::ALL[chance.index(Target::ALL.len())];
-        let path = target.path(disk, chance)?;
+    pub(super) fn draw(disk: &SimulatedDisk, rng: &mut Rng) -> Option<Self> {
+        let target = Target::ALL[rng.index(Target::ALL.len())];
+        let path = target.path(disk, rng)?;
         let bytes = disk.read(&path).unwrap();
         let length = match target {
             Target::Journal => disk.last_write(&path)?.range.end.min(bytes.len()),
@@ -75,12 +75,12 @@ impl Hit {
         if used.is_empty() {
             return None;
         }
-        let at = used[chance.index(used.len())];
+        let at = used[rng.index(used.len())];
         let mut damaged = bytes[sector(at)].to_vec();
-        let range = match chance.below(4) {
+        let range = match rng.below(4) {
             0..2 => {
-                let byte = chance.index((length - at).min(damaged.len()));
-                damaged[byte] ^= 1 << chance.below(8);
+                let byte = rng.index((length - at).min(damaged.len()));
+                damaged[byte] ^= 1 << rng.below(8);
                 at + byte..at + byte + 1
             }
             2 => {
@@ -88,7 +88,7 @@ impl Hit {
                 sector(at)
             }
             _ => {
-                let other = &bytes[sector(used[chance.index(used.len())])];
+                let other = &bytes[sector(used[rng.index(used.len())])];
                 let common = other.len().min(damaged.len());
                 damaged[..common].copy_from_slice(&other[..common]);
                 sector(at)

@@ -25,8 +25,8 @@ use crate::store::Store;
 use crate::store::check::check_on;
 use crate::store::content::Unreadable;
 use crate::store::disk::Disk;
-use crate::store::disk::simulated::rng::Chance;
-use crate::store::disk::simulated::{Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::rng::Rng;
+use crate::store::disk::simulated::{FsyncMode, Loss, SimulatedDisk};
 use crate::store::limits::Limits;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::{OnJournalDamage, OpenError};
@@ -93,7 +93,7 @@ impl Served {
 /// One run.
 struct Damaged {
     seed: u64,
-    chance: Chance,
+    rng: Rng,
     run: Run,
     /// Rows and bodies served before the damage.
     expected: Served,
@@ -102,28 +102,28 @@ struct Damaged {
 impl Damaged {
     /// Creates a store that worked for a while, and was then killed, closed, or stopped by a power cut.
     fn new(seed: u64) -> Self {
-        let mut chance = Chance::new(seed ^ 0xda4a);
+        let mut rng = Rng::new(seed ^ 0xda4a);
         // Seeds of this form have no other damage.
-        let mut run = Run::new(seed * 8 + 1, Honesty::Honest);
+        let mut run = Run::new(seed * 8 + 1, FsyncMode::Honored);
         run.start();
         run.history.note_state(None);
-        (0..3 + chance.below(8)).for_each(|_| run.turn());
+        (0..3 + rng.below(8)).for_each(|_| run.turn());
         assert_eq!(run.findings, []);
-        match chance.below(4) {
+        match rng.below(4) {
             0 => run.process().checkpoint_now(),
             1 => run.disk.turn_off(Loss::Everything),
             _ => {}
         }
         run.disk.restart();
         run.process = None;
-        let expected = Served::of(&start(&run.disk.copy(seed, Honesty::Honest), &run.clock, seed).unwrap().store);
-        Self { seed, chance, run, expected }
+        let expected = Served::of(&start(&run.disk.copy(seed, FsyncMode::Honored), &run.clock, seed).unwrap().store);
+        Self { seed, rng, run, expected }
     }
 
     /// Judges a start after the damage.
     fn judge(&self, hit: &Hit) -> End {
         let (disk, clock) = (&self.run.disk, &self.run.clock);
-        let report = check_on(Arc::new(disk.copy(self.seed, Honesty::Honest)), Path::new(DIRECTORY), clock.now());
+        let report = check_on(Arc::new(disk.copy(self.seed, FsyncMode::Honored)), Path::new(DIRECTORY), clock.now());
         let is_found = report.as_ref().map_or(true, |report| report.failed > 0);
         let end = match start(disk, clock, self.seed) {
             Ok(mut process) => {
@@ -288,7 +288,7 @@ impl Damaged {
                 end: TransferEnd::Delivered,
                 facts: Default::default(),
                 provider: None,
-                chance: [0; 4],
+                random: [0; 4],
                 transcript: None,
                 others: Vec::new(),
             };
@@ -325,7 +325,7 @@ fn start_with(
 /// Runs one seed; `None` if it finds nothing to damage.
 fn run(seed: u64) -> Option<(Target, End)> {
     let mut damaged = Damaged::new(seed);
-    let hit = Hit::draw(&damaged.run.disk, &mut damaged.chance)?;
+    let hit = Hit::draw(&damaged.run.disk, &mut damaged.rng)?;
     let judged = catch_unwind(AssertUnwindSafe(|| damaged.judge(&hit)));
     let end = judged.unwrap_or_else(|panic| {
         let said =

@@ -22,6 +22,9 @@ use crate::net::tls;
 use crate::store::Store;
 use crate::store::open::{StartOptions, Surroundings};
 
+/// Size of a database whose pages a start verifies: a quarter of a second.
+const VERIFIED_BYTES_MAX: u64 = 256 << 20;
+
 /// An open store in a locked directory.
 pub struct LockedStore {
     /// The store.
@@ -60,7 +63,14 @@ impl LockedStore {
         let monotonic = Arc::new(move || time.monotonic());
         let (on_journal_damage, progress) = (start.on_journal_damage(), Rc::new(supervisor::starting()));
         let replica = claim.map(Claim::start);
-        let options = StartOptions { on_journal_damage, monotonic, progress, replica, ..StartOptions::default() };
+        let options = StartOptions {
+            on_journal_damage,
+            monotonic,
+            progress,
+            replica,
+            verified_bytes_max: VERIFIED_BYTES_MAX,
+            ..StartOptions::default()
+        };
         let store = Store::open_with(directory, surroundings, options)
             .map_err(|error| store_open_report::cannot_open(directory, &error, start))?;
         clock.start(store.clock_past().map_err(|error| broken("the clock", &error))?);

@@ -28,6 +28,7 @@ pub mod meters;
 pub mod migrate;
 pub mod op;
 pub mod open;
+mod overlay;
 pub mod private_file;
 pub mod queue;
 pub mod read;

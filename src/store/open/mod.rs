@@ -6,6 +6,7 @@ mod options;
 mod preparing;
 mod recovering;
 pub(super) mod replaying;
+mod verifying;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
@@ -268,5 +269,7 @@ fn report_missing_keys(content: &Content, now: Timestamp) -> Result<(), StoreErr
 
 #[cfg(test)]
 mod missing;
+#[cfg(test)]
+mod stale_pages;
 #[cfg(test)]
 mod tests;

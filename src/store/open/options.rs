@@ -49,6 +49,8 @@ pub struct StartOptions {
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     /// Called during slow work of a start, so that a supervisor can be asked for more time.
     pub progress: Rc<dyn Fn(StartWork)>,
+    /// Maximum size in bytes of a database whose pages are verified first. Requires that no other process has it open.
+    pub verified_bytes_max: u64,
     /// Limits of the store.
     pub limits: Limits,
     /// Replication; `None` without it.
@@ -63,6 +65,7 @@ impl Default for StartOptions {
             on_journal_damage: OnJournalDamage::Refuse,
             monotonic: Arc::new(move || began.elapsed()),
             progress: Rc::new(|_| {}),
+            verified_bytes_max: 0,
             limits: Limits::default(),
             replica: None,
         }

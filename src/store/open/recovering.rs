@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::replaying::replay;
+use super::verifying::verify;
 use super::{FILE, OpenError, StartOptions, StartWork, Surroundings, database};
 use crate::base::time::Timestamp;
 use crate::store::damage::OpenDatabase;
@@ -38,6 +39,7 @@ pub(super) fn recover(
         return Err(OpenError::HalfRestored);
     }
     reserve::make_space(&**disk, directory, limits);
+    verify(disk, directory, options.verified_bytes_max)?;
     let open = || database::open(&**disk, &directory.join(FILE), limits.cache_bytes, max_wait, progress);
     let mut database = open()?;
     migrate::refuse_newer(&database, FORMAT)?;

@@ -21,10 +21,11 @@ pub(super) struct Addresses<'a> {
     pub(super) submissions: &'a [SocketAddr],
 }
 
-/// Writes the bound addresses atomically.
+/// Writes the bound addresses atomically. On a full disk the service must start nevertheless, to record outcomes: then
+/// the file is removed, because it would name the addresses of an earlier start.
 ///
 /// # Errors
-/// File system errors.
+/// File system errors other than a full disk.
 pub(super) fn write(directory: &Path, addresses: &Addresses<'_>) -> io::Result<()> {
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
     let addresses = serde_json::json!({
@@ -35,8 +36,22 @@ pub(super) fn write(directory: &Path, addresses: &Addresses<'_>) -> io::Result<(
         "submissions": texts(addresses.submissions),
     });
     let half_made = directory.join(FILE).with_extension("new");
-    std::fs::write(&half_made, addresses.to_string())?;
-    std::fs::rename(half_made, directory.join(FILE))
+    match std::fs::write(&half_made, addresses.to_string()) {
+        Ok(()) => std::fs::rename(half_made, directory.join(FILE)),
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            tracing::error!("the disk is full: starting without {FILE}, which names the bound addresses");
+            remove(&half_made)?;
+            remove(&directory.join(FILE))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn remove(file: &Path) -> io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Returns the base URL of links: the configured one, or the one that a browser on this machine would use.
@@ -47,5 +62,23 @@ pub(super) fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
             format!("http://{address}")
         }
         (None, _) => format!("https://{}", config.hostname),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_prevents_no_start_and_leaves_no_outdated_addresses() {
+        let directory = tempfile::tempdir().unwrap();
+        let addresses = Addresses { http: &[], metrics: None, bounces: &[], submission: &[], submissions: &[] };
+        write(directory.path(), &addresses).unwrap();
+        assert!(directory.path().join(FILE).exists());
+        // Writing to this device fails as on a full disk.
+        std::os::unix::fs::symlink("/dev/full", directory.path().join(FILE).with_extension("new")).unwrap();
+        write(directory.path(), &addresses).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -40,7 +40,8 @@ pub struct Limits {
     pub(super) reserve_bytes: u64,
     /// Free space below which the reserve is released.
     pub(super) reserve_short_bytes: u64,
-    /// Free space from which the reserve is taken again.
+    /// Free space from which the reserve is taken again. Below the least free space at which messages are accepted by
+    /// default (64 MiB), so that every accepted message has the reserve.
     pub(super) reserve_plenty_bytes: u64,
 }
 
@@ -59,7 +60,7 @@ impl Default for Limits {
             owed_segments_max: 64,
             reserve_bytes: 4 << 20,
             reserve_short_bytes: 8 << 20,
-            reserve_plenty_bytes: 128 << 20,
+            reserve_plenty_bytes: 32 << 20,
         }
     }
 }

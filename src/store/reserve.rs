@@ -98,6 +98,7 @@ mod tests {
     fn space_is_reserved_while_plenty_is_free_and_released_when_it_is_short() {
         let directory = tempfile::tempdir().unwrap();
         let Limits { reserve_bytes, reserve_short_bytes: short, reserve_plenty_bytes: plenty, .. } = Limits::default();
+        assert!(plenty <= 64 << 20, "the reserve is held wherever messages are accepted");
         let free = Arc::new(AtomicU64::new(plenty));
         let open = || {
             let free = Arc::clone(&free);

@@ -57,7 +57,8 @@ impl Engine {
             return Ok(Invited::ByLink(user, link));
         }
         self.check_space()?;
-        let (user, _password) = self.new_user(email, role).await.map_err(|crowded| refused(crowded.into()))?;
+        let (user, _password) =
+            self.new_user(on.account, email, role).await.map_err(|crowded| refused(crowded.into()))?;
         let op = InviteUser { account: on.account, actor: on.actor, user };
         self.store.commit(op).await.map(Invited::ByMail).map_err(|stop| match stop {
             OpError::Failed(error) => OpError::Failed(error),

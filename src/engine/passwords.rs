@@ -7,16 +7,24 @@ use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use tokio::sync::Semaphore;
 
 use super::executor::Executor;
+use super::throttles::site_of;
+use super::work_slots::WorkSlots;
 use crate::base::entropy::{self, Entropy};
+use crate::base::id::AccountId;
 use crate::base::secret::Secret;
+use crate::domain::network::Network;
 use crate::domain::user::NewPassword;
 
 /// Maximum concurrent hashes.
 const AT_ONCE: usize = 2;
 /// Maximum strangers in the queue for a hash; beyond that, sign-in is overloaded for them.
 const STRANGERS_MAX: usize = 64;
+/// Maximum strangers of one network in the queue.
+const STRANGERS_OF_SITE: usize = 8;
 /// Maximum users in the queue for a hash whose browser or session is known.
-const KNOWN_MAX: usize = 16;
+const KNOWN_MAX: usize = 64;
+/// Maximum known users of one account in the queue.
+const KNOWN_OF_ACCOUNT: usize = 4;
 /// Size of a salt, in bytes.
 const SALT_BYTES: usize = 16;
 
@@ -24,19 +32,26 @@ const SALT_BYTES: usize = 16;
 pub(super) struct Passwords {
     executor: Executor,
     places: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
-    known: Arc<Semaphore>,
+    strangers: WorkSlots<Option<Network>>,
+    known: WorkSlots<AccountId>,
     /// Hash of an unknown password, so that an unknown user takes as long as a known one.
     nobody: OnceLock<String>,
 }
 
-/// Queue for a hash. Strangers can't block known users.
+/// Owner of a slot in the queue for a hash. Strangers can't block known users, and neither can block all of their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
-    /// All other people.
-    Strangers,
-    /// Users who are signed in, or whose browser is known.
-    Known,
+    /// Somebody on this network ([`site_of`]), if the client has an address.
+    Stranger(Option<Network>),
+    /// A user of this account who is signed in, or whose browser is known.
+    Known(AccountId),
+}
+
+impl Line {
+    /// Returns the owner for a stranger at this address, given as text.
+    pub(super) fn stranger(address: &str) -> Self {
+        Self::Stranger(address.parse().ok().map(site_of))
+    }
 }
 
 /// Error: the queue for a hash is full.
@@ -50,25 +65,31 @@ impl Passwords {
         Self {
             executor,
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
-            known: Arc::new(Semaphore::new(KNOWN_MAX)),
+            strangers: WorkSlots::new(STRANGERS_MAX, STRANGERS_OF_SITE),
+            known: WorkSlots::new(KNOWN_MAX, KNOWN_OF_ACCOUNT),
             nobody: OnceLock::new(),
         }
     }
 
     /// Takes all strangers' slots in the queue until the result is dropped.
     #[cfg(test)]
-    pub(super) fn crowd(&self) -> tokio::sync::SemaphorePermit<'_> {
-        self.strangers.try_acquire_many(64).unwrap()
+    pub(super) fn occupy(&self) -> Vec<super::work_slots::WorkSlot<Option<Network>>> {
+        let networks = (0..64_u8).map(|host| Some(site_of([192, 0, 2, host].into())));
+        networks.map(|network| self.strangers.take(network).unwrap()).collect()
     }
 
-    /// Returns the hash of a new password, with a random salt.
+    /// Returns the hash of a new password of a user of `account`, with a random salt.
     ///
     /// # Errors
     /// [`Crowded`].
-    pub(super) async fn hash(&self, password: &NewPassword, entropy: &dyn Entropy) -> Result<String, Crowded> {
+    pub(super) async fn hash(
+        &self,
+        account: AccountId,
+        password: &NewPassword,
+        entropy: &dyn Entropy,
+    ) -> Result<String, Crowded> {
         let (password, salt) = (password.clone(), entropy::bytes::<SALT_BYTES>(entropy));
-        self.run(Line::Known, move || hashed(password.expose().as_bytes(), &salt)).await
+        self.run(Line::Known(account), move || hashed(password.expose().as_bytes(), &salt)).await
     }
 
     /// Returns whether `given` is the password of this hash. Without a hash it returns false after the same time.
@@ -100,11 +121,10 @@ impl Passwords {
         line: Line,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Crowded> {
-        let line = match line {
-            Line::Strangers => &self.strangers,
-            Line::Known => &self.known,
+        let in_line: Box<dyn Send> = match line {
+            Line::Stranger(network) => Box::new(self.strangers.take(network).ok_or(Crowded)?),
+            Line::Known(account) => Box::new(self.known.take(account).ok_or(Crowded)?),
         };
-        let in_line = Arc::clone(line).try_acquire_owned().map_err(|_| Crowded)?;
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| Crowded)?;
         // The hash is completed even if the request is cancelled, so it owns the permits.
         let work = move || {
@@ -126,28 +146,51 @@ fn hashed(password: &[u8], salt: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::base::entropy::SeededEntropy;
+    use crate::base::id::Ulid;
+
+    const ACCOUNT: AccountId = AccountId(Ulid([1; 16]));
+    const STRANGER: Line = Line::Stranger(None);
 
     #[tokio::test]
     async fn a_hash_contains_its_parameters_and_matches_only_its_password() {
         let (passwords, entropy) = (Passwords::new(Executor::Threads), SeededEntropy::new(1));
         let password = NewPassword::generate(&entropy);
-        let hash = passwords.hash(&password, &entropy).await.unwrap();
+        let hash = passwords.hash(ACCOUNT, &password, &entropy).await.unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
-        assert_ne!(passwords.hash(&password, &entropy).await.unwrap(), hash, "each hash has its own salt");
+        assert_ne!(passwords.hash(ACCOUNT, &password, &entropy).await.unwrap(), hash, "each hash has its own salt");
         let right = Secret::new(password.expose());
-        assert!(passwords.is_right(&right, Some(&hash), Line::Strangers).await.unwrap());
-        assert!(!passwords.is_right(&Secret::new("wrong"), Some(&hash), Line::Strangers).await.unwrap());
-        assert!(!passwords.is_right(&Secret::new("nobody's password"), None, Line::Strangers).await.unwrap());
+        assert!(passwords.is_right(&right, Some(&hash), STRANGER).await.unwrap());
+        assert!(!passwords.is_right(&Secret::new("wrong"), Some(&hash), STRANGER).await.unwrap());
+        assert!(!passwords.is_right(&Secret::new("nobody's password"), None, STRANGER).await.unwrap());
     }
 
     #[tokio::test]
     async fn a_crowd_of_strangers_never_blocks_known_users() {
         let (passwords, entropy) = (Passwords::new(Executor::Threads), SeededEntropy::new(1));
-        let hash = passwords.hash(&NewPassword::generate(&entropy), &entropy).await.unwrap();
-        let _crowd = passwords.crowd();
+        let hash = passwords.hash(ACCOUNT, &NewPassword::generate(&entropy), &entropy).await.unwrap();
+        let _crowd = passwords.occupy();
         let shown = Secret::new("wrong");
-        assert!(passwords.is_right(&shown, Some(&hash), Line::Strangers).await.is_err());
-        assert!(passwords.is_right(&shown, Some(&hash), Line::Known).await.is_ok());
+        assert!(passwords.is_right(&shown, Some(&hash), STRANGER).await.is_err());
+        assert!(passwords.is_right(&shown, Some(&hash), Line::Known(ACCOUNT)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_account_and_one_network_have_a_small_part_of_the_queue() {
+        let passwords = Passwords::new(Executor::Threads);
+        let _of_account: Vec<_> = (0..KNOWN_OF_ACCOUNT).map(|_| passwords.known.take(ACCOUNT).unwrap()).collect();
+        let site = Line::stranger("2001:db8:1:1::1");
+        let Line::Stranger(network) = site else { unreachable!() };
+        let _of_site: Vec<_> = (0..STRANGERS_OF_SITE).map(|_| passwords.strangers.take(network).unwrap()).collect();
+        let other = AccountId(Ulid([2; 16]));
+        for (line, is_served) in [
+            (Line::Known(ACCOUNT), false),
+            (Line::Known(other), true),
+            (site, false),
+            (Line::stranger("2001:db8:1:2::1"), false),
+            (Line::stranger("2001:db8:2::1"), true),
+        ] {
+            assert_eq!(passwords.run(line, || ()).await.is_ok(), is_served, "{line:?}");
+        }
     }
 
     #[tokio::test]
@@ -162,14 +205,13 @@ mod tests {
                     started.send(()).unwrap();
                     held.recv()
                 };
-                passwords.run(Line::Strangers, work).await
+                passwords.run(STRANGER, work).await
             }
         });
         starts.recv().await.unwrap();
         request.abort();
         assert!(request.await.unwrap_err().is_cancelled());
-        let free = || (passwords.places.available_permits(), passwords.strangers.available_permits());
-        assert_eq!(free(), (AT_ONCE - 1, STRANGERS_MAX - 1));
+        assert_eq!((passwords.places.available_permits(), passwords.strangers.taken()), (AT_ONCE - 1, 1));
         release.send(()).unwrap();
         let _every_place = passwords.places.acquire_many(2).await.unwrap();
     }

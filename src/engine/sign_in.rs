@@ -103,12 +103,12 @@ impl Engine {
             Some(address) => user_by_email(&self.store.snapshot()?, &address.match_key())?,
             None => None,
         };
-        let browser = found.as_ref().and_then(|(_, user)| self.known_browser(user, from));
-        let (buckets, line) = match &browser {
-            Some(browser) => (vec![Bucket::browser(&browser.key())], Line::Known),
+        let known = found.as_ref().and_then(|(account, user)| Some((*account, self.known_browser(user, from)?)));
+        let (buckets, line) = match &known {
+            Some((account, browser)) => (vec![Bucket::browser(&browser.key())], Line::Known(*account)),
             None => {
                 let name = address.as_ref().map_or_else(|| email.trim().to_lowercase(), Address::match_key);
-                (vec![Bucket::name(&name), Bucket::client(from.address)], Line::Strangers)
+                (Bucket::stranger(&name, from.address), Line::stranger(from.address))
             }
         };
         let (engine, password, from) = (Arc::clone(self), password.clone(), OwnedClient::from(from));
@@ -138,7 +138,7 @@ impl Engine {
     ) -> Result<Begun, OpError<SignInRefusal>> {
         let buckets = match self.known_browser(&visitor.user, from) {
             Some(browser) => vec![Bucket::browser(&browser.key())],
-            None => vec![Bucket::name(&format!("code of {}", visitor.user.id)), Bucket::client(from.address)],
+            None => Bucket::stranger(&format!("code of {}", visitor.user.id), from.address),
         };
         let (engine, visitor) = (Arc::clone(self), visitor.clone());
         let (code, from) = (code.to_owned(), OwnedClient::from(from));
@@ -162,9 +162,9 @@ impl Engine {
         password: &Secret,
     ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, password) = (Arc::clone(self), password.clone());
-        let hash = visitor.user.password_hash.clone();
+        let (hash, line) = (visitor.user.password_hash.clone(), Line::Known(visitor.session.account));
         let attempt = async move {
-            let is_right = engine.passwords.is_right(&password, Some(&hash), Line::Known).await?;
+            let is_right = engine.passwords.is_right(&password, Some(&hash), line).await?;
             if is_right { Ok(()) } else { Err(OpError::Refused(SignInRefusal::Wrong)) }
         };
         self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
@@ -183,8 +183,9 @@ impl Engine {
     ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, key, user) = (Arc::clone(self), visitor.key, visitor.user.clone());
         let (password, code) = (shown.password.clone(), shown.code.to_owned());
+        let line = Line::Known(visitor.session.account);
         let attempt = async move {
-            let is_right = engine.passwords.is_right(&password, Some(&user.password_hash), Line::Known).await?;
+            let is_right = engine.passwords.is_right(&password, Some(&user.password_hash), line).await?;
             let totp_step = engine.code_step(&user, &code, real_now);
             if !is_right || (user.totp.is_some() && totp_step.is_none()) {
                 return Err(OpError::Refused(SignInRefusal::Wrong));
@@ -351,8 +352,8 @@ impl Drop for CountedAttempt {
 #[cfg(test)]
 impl Engine {
     /// Takes all sign-in permits until the result is dropped.
-    pub(crate) fn occupy_password_checks(&self) -> impl Drop + '_ {
-        self.passwords.crowd()
+    pub(crate) fn occupy_password_checks(&self) -> impl Sized {
+        self.passwords.occupy()
     }
 }
 

@@ -73,7 +73,7 @@ impl Engine {
         role: Role,
     ) -> Result<(User, NewPassword), OpError<UserRefusal>> {
         let on = on.into();
-        let (user, password) = self.new_user(email, role).await?;
+        let (user, password) = self.new_user(on.account, email, role).await?;
         let op = CreateUser { account: on.account, user };
         // Addresses given on the command line count as proven by the operator.
         let created = match on.actor {
@@ -89,10 +89,15 @@ impl Engine {
         }
     }
 
-    /// Returns a user with a generated password, who is not in the store yet.
-    pub(super) async fn new_user(&self, email: Address, role: Role) -> Result<(User, NewPassword), Crowded> {
+    /// Returns a user of `account` with a generated password, who is not in the store yet.
+    pub(super) async fn new_user(
+        &self,
+        account: AccountId,
+        email: Address,
+        role: Role,
+    ) -> Result<(User, NewPassword), Crowded> {
         let password = NewPassword::generate(&*self.entropy);
-        let password_hash = self.passwords.hash(&password, &*self.entropy).await?;
+        let password_hash = self.passwords.hash(account, &password, &*self.entropy).await?;
         let now = self.clock.now();
         let user = User {
             id: self.store.reserve_id(now),
@@ -147,7 +152,7 @@ impl Engine {
         let on = on.into();
         let UserChange { role, disabled, operator, password, instead_of, totp, keep, proves_address } = change;
         let password_hash = match &password {
-            Some(password) => Some(self.passwords.hash(password, &*self.entropy).await?),
+            Some(password) => Some(self.passwords.hash(on.account, password, &*self.entropy).await?),
             None => None,
         };
         let seal = |(secret, last_step): (Secret, u64)| {

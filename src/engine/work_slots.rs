@@ -1,34 +1,40 @@
-//! Slots for long-running work, such as following the event log: a limited number in total, and a smaller number per
-//! account.
+//! Slots for expensive work, such as following the event log: a limited number in total, and a smaller number per
+//! account, or per other owner.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::id::AccountId;
 
 /// The slots.
-pub(super) struct WorkSlots {
+pub(super) struct WorkSlots<O: Owner = AccountId> {
     most: usize,
-    of_account: usize,
-    taken: Arc<Mutex<UsedSlots>>,
+    of_owner: usize,
+    taken: Arc<Mutex<UsedSlots<O>>>,
 }
 
-#[derive(Default)]
-struct UsedSlots {
+/// Owner of slots.
+pub(super) trait Owner: Copy + Eq + Hash {}
+
+impl<O: Copy + Eq + Hash> Owner for O {}
+
+struct UsedSlots<O> {
     all: usize,
-    by_account: HashMap<AccountId, usize>,
+    by_owner: HashMap<O, usize>,
 }
 
 /// A used slot, released when dropped.
-pub(super) struct WorkSlot {
-    taken: Arc<Mutex<UsedSlots>>,
-    account: AccountId,
+pub(super) struct WorkSlot<O: Owner = AccountId> {
+    taken: Arc<Mutex<UsedSlots<O>>>,
+    owner: O,
 }
 
-impl WorkSlots {
-    /// Creates `most` slots in total, and at most `of_account` per account.
-    pub(super) fn new(most: usize, of_account: usize) -> Self {
-        Self { most, of_account, taken: Arc::default() }
+impl<O: Owner> WorkSlots<O> {
+    /// Creates `most` slots in total, and at most `of_owner` per owner.
+    pub(super) fn new(most: usize, of_owner: usize) -> Self {
+        let taken = UsedSlots { all: 0, by_owner: HashMap::new() };
+        Self { most, of_owner, taken: Arc::new(Mutex::new(taken)) }
     }
 
     /// Returns the number of used slots.
@@ -36,26 +42,26 @@ impl WorkSlots {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
     }
 
-    /// Takes a slot for an account; `None` if all slots, or all of the account's, are used.
-    pub(super) fn take(&self, account: AccountId) -> Option<WorkSlot> {
+    /// Takes a slot for an owner; `None` if all slots, or all of the owner's, are used.
+    pub(super) fn take(&self, owner: O) -> Option<WorkSlot<O>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_account = taken.by_account.get(&account).copied().unwrap_or(0);
-        if taken.all >= self.most || of_account >= self.of_account {
+        let of_owner = taken.by_owner.get(&owner).copied().unwrap_or(0);
+        if taken.all >= self.most || of_owner >= self.of_owner {
             return None;
         }
         taken.all += 1;
-        taken.by_account.insert(account, of_account + 1);
-        Some(WorkSlot { taken: Arc::clone(&self.taken), account })
+        taken.by_owner.insert(owner, of_owner + 1);
+        Some(WorkSlot { taken: Arc::clone(&self.taken), owner })
     }
 }
 
-impl Drop for WorkSlot {
+impl<O: Owner> Drop for WorkSlot<O> {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
-        match taken.by_account.get_mut(&self.account) {
+        match taken.by_owner.get_mut(&self.owner) {
             Some(count) if *count > 1 => *count -= 1,
-            Some(_) | None => drop(taken.by_account.remove(&self.account)),
+            Some(_) | None => drop(taken.by_owner.remove(&self.owner)),
         }
     }
 }

@@ -91,7 +91,7 @@ impl Engine {
         self.check_space()?;
         // The password stays unknown; a setup link can replace it.
         let password = NewPassword::generate(&*self.entropy);
-        let hashed = self.passwords.hash(&password, &*self.entropy).await;
+        let hashed = self.passwords.hash(account, &password, &*self.entropy).await;
         let password_hash = hashed.map_err(|_| OpError::Refused(OidcRefusal::Crowded))?;
         let now = self.clock.now();
         let user = User {

@@ -42,8 +42,8 @@ impl Bucket {
         Self::new("name", name, FAILURES_OF_NAME)
     }
 
-    /// Returns the counters of a client, by its address as text: those of its IPv4 address, or of the /64 and the /48 of
-    /// its IPv6 address.
+    /// Returns the counters of a client, by its address as text: those of its IPv4 address, or of the /64 and the /48
+    /// of its IPv6 address.
     pub(super) fn clients(address: &str) -> Vec<Self> {
         let Ok(parsed) = address.parse::<IpAddr>() else {
             return vec![Self::new("client", address, FAILURES_OF_CLIENT)];

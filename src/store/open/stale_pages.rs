@@ -33,8 +33,8 @@ fn accept(test: &TestStore, sender: Sender<'_>) {
     drop(test.snapshot());
 }
 
-/// Opens `directory` with each changed page of `new` replaced by that of `old`. Returns in how many cases the start or a
-/// read reported damage.
+/// Opens `directory` with each changed page replaced by that of `old`. Returns in how many cases the start or a read
+/// reported damage.
 fn reported_pages(test: &mut TestStore, directory: &Path, old: &[u8]) -> usize {
     let new = fs::read(directory.join(FILE)).unwrap();
     let pages = 1..new.len().min(old.len()) / PAGE;

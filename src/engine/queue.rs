@@ -53,6 +53,27 @@ pub struct AccountSite {
     pub last_tried: MessageId,
     /// Start of the account's pause for this site.
     pub paused_since: Option<Timestamp>,
+    /// The account's pauses for domains of recipients whose mail waits here.
+    pub paused_domains: Vec<PausedDomain>,
+}
+
+impl AccountSite {
+    /// Whether pauses stop all waiting mail for the site.
+    pub fn is_paused(&self) -> bool {
+        let paused = self.paused_domains.iter().map(|domain| domain.waiting).sum::<u64>();
+        self.paused_since.is_some() || (paused > 0 && paused == self.waiting)
+    }
+}
+
+/// A pause for a domain of recipients, with the mail that waits for it at one site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PausedDomain {
+    /// The domain.
+    pub name: SiteName,
+    /// Start of the pause.
+    pub since: Timestamp,
+    /// Number of waiting messages.
+    pub waiting: u64,
 }
 
 /// Queue of one account.
@@ -60,7 +81,7 @@ pub struct AccountSite {
 pub struct AccountQueue {
     /// By site and relay.
     pub sites: Vec<AccountSite>,
-    /// Further pauses of the account: for sites without waiting mail, and for domains.
+    /// Further pauses of the account, for sites and domains without waiting mail.
     pub pauses: Vec<(SiteName, Timestamp)>,
     /// Whether the account has more waiting messages than were read.
     pub is_cut: bool,

@@ -14,7 +14,7 @@ use crate::domain::site_name::SiteName;
 use crate::engine::listing::last_id;
 use crate::engine::messages::MessageRecord;
 use crate::engine::pauses::pauses;
-use crate::engine::queue::{AccountQueue, AccountSite, MailAtSite, QueueView, SiteQueue};
+use crate::engine::queue::{AccountQueue, AccountSite, MailAtSite, PausedDomain, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::engine::wait_reason::Wait;
 use crate::machine::destination::Input;
@@ -77,6 +77,8 @@ impl QueueView for Transfers {
         let keys = snapshot.sound_keys(Table::Waiting, from, &to, Order::Ascending, most + 1)?;
         let mut found: BTreeMap<Key, Part> = BTreeMap::new();
         let mut names = HashMap::new();
+        let mut pauses: BTreeMap<String, _> =
+            pauses(&snapshot, account)?.into_iter().map(|(name, since)| (name.to_string(), (name, since))).collect();
         for id in keys.iter().take(most).filter_map(|key| last_id(key)).map(MessageId) {
             let key = schema::message(account, id);
             let (Some(row), Some(transfer)) = (snapshot.sound_row::<MessageRow>(&key)?, snapshot.sound_row(&key)?)
@@ -84,23 +86,37 @@ impl QueueView for Transfers {
                 continue;
             };
             let (relay, site) = self.way_of(&row, id, &mut names);
-            found.entry((site, relay)).or_default().add(id, &transfer, self.shared.leases.is_taken(id));
+            // A site whose mail servers are unknown has the domain's name, and then the pause is the site's.
+            let domain = row.to.domain().as_str();
+            let pause = pauses.get(domain).filter(|_| site != domain);
+            found.entry((site, relay)).or_default().add(id, &transfer, self.shared.leases.is_taken(id), pause);
         }
         let held = self.throttled_sites(self.shared.now());
-        let mut pauses: BTreeMap<String, _> =
-            pauses(&snapshot, account)?.into_iter().map(|(name, since)| (name.to_string(), (name, since))).collect();
         let sites = found.into_iter().filter_map(|(key, part)| {
             let held_until = held.get(&key).copied();
             let (site, relay) = key;
-            let Part { waiting, in_flight, next_at, last_tried } = part;
-            let next_at = next_at.max(held_until.filter(|_| waiting > 0));
+            let Part { waiting, in_flight, next_at, last_tried, paused_domains } = part;
             let paused_since = pauses.get(&site).map(|(_, since)| *since);
-            let next_at = next_at.filter(|_| paused_since.is_none());
+            let paused_domains = paused_domains.into_values().collect();
             let last_tried = last_tried?.1;
-            Some(AccountSite { site, relay, waiting, in_flight, next_at, held_until, last_tried, paused_since })
+            let of = AccountSite {
+                site,
+                relay,
+                waiting,
+                in_flight,
+                next_at: next_at.max(held_until.filter(|_| waiting > 0)),
+                held_until,
+                last_tried,
+                paused_since,
+                paused_domains,
+            };
+            Some(AccountSite { next_at: of.next_at.filter(|_| !of.is_paused()), ..of })
         });
         let sites: Vec<_> = sites.collect();
-        sites.iter().for_each(|site| drop(pauses.remove(&site.site)));
+        for site in &sites {
+            pauses.remove(&site.site);
+            site.paused_domains.iter().for_each(|domain| drop(pauses.remove(domain.name.as_str())));
+        }
         Ok(AccountQueue { sites, pauses: pauses.into_values().collect(), is_cut: keys.len() > most })
     }
 
@@ -165,12 +181,24 @@ struct Part {
     next_at: Option<Timestamp>,
     /// The later an attempt was, the later the next one is due.
     last_tried: Option<((bool, Option<Timestamp>), MessageId)>,
+    paused_domains: BTreeMap<SiteName, PausedDomain>,
 }
 
 impl Part {
-    fn add(&mut self, id: MessageId, transfer: &TransferRow, is_on_the_wire: bool) {
+    /// Counts a message, whose recipient's domain may have a pause. A paused message has no next attempt.
+    fn add(
+        &mut self,
+        id: MessageId,
+        transfer: &TransferRow,
+        is_on_the_wire: bool,
+        pause: Option<&(SiteName, Timestamp)>,
+    ) {
         if is_on_the_wire {
             self.in_flight += 1;
+        } else if let Some((name, since)) = pause {
+            self.waiting += 1;
+            let empty = || PausedDomain { name: name.clone(), since: *since, waiting: 0 };
+            self.paused_domains.entry(name.clone()).or_insert_with(empty).waiting += 1;
         } else {
             self.waiting += 1;
             self.next_at = [self.next_at, transfer.due].into_iter().flatten().min();

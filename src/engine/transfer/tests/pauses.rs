@@ -62,7 +62,10 @@ async fn a_pause_survives_a_restart_and_can_name_a_recipient_domain() {
     world.pass(HOUR).await;
     assert_eq!(world.progress(id), ("queued", 0));
     let queue = world.engine.queue_of(world.account, 100).await.unwrap();
-    assert_eq!(queue.pauses[0].0, site("a.test"));
+    let [line] = queue.sites.as_slice() else { panic!("one site: {queue:?}") };
+    let [domain] = line.paused_domains.as_slice() else { panic!("one domain: {line:?}") };
+    assert_eq!((line.site.as_str(), &domain.name, domain.waiting), ("mx.a.test", &site("a.test"), 1));
+    assert!(line.is_paused() && line.next_at.is_none() && line.paused_since.is_none() && queue.pauses.is_empty());
     world.resume("a.test").await;
     world.pass(0).await;
     assert_eq!(world.progress(id), ("delivered", 1));

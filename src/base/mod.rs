@@ -3,6 +3,7 @@
 
 pub mod cursor;
 pub mod digest;
+pub mod digits;
 pub mod entropy;
 pub mod id;
 pub mod jws;

@@ -119,12 +119,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the number of sites that the account has paused.
+    /// Returns the names of the sites and domains that the account has paused.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub fn paused_sites(&self, account: AccountId) -> Result<usize, StoreError> {
-        Ok(pauses(&self.store.snapshot()?, account)?.len())
+    pub fn paused_sites(&self, account: AccountId) -> Result<Vec<SiteName>, StoreError> {
+        Ok(pauses(&self.store.snapshot()?, account)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Returns the site of a message, if the account has paused its mail for it.

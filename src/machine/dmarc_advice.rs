@@ -14,6 +14,7 @@
 //! p=reject                         keep
 //! ```
 
+use crate::base::digits::grouped;
 use crate::domain::dmarc_record::{DmarcPolicy, DmarcRecord};
 use crate::domain::dmarc_source::{SourceKind, SourceNetwork};
 use crate::domain::dmarc_walk::{Discovery, PublishedRecord};
@@ -202,7 +203,8 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     if days < DAYS_MIN || messages < MESSAGES_MIN {
         let reason = format!(
             "Days with reports in the last {DAYS} days: {days} ({DAYS_MIN} are needed). \
-             Messages in them: {messages} ({MESSAGES_MIN} are needed)."
+             Messages in them: {} ({MESSAGES_MIN} are needed).",
+            grouped(messages)
         );
         return Advice::new(Action::Wait, reason);
     }
@@ -210,8 +212,8 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     if own.is_over_limit() {
         let reason = format!(
             "{} of {} messages from your own sources failed ({}). At most 1% may fail.",
-            own.failed,
-            own.messages,
+            grouped(own.failed),
+            grouped(own.messages),
             own.percent()
         );
         let blockers = failing(evidence, SourceFigures::is_own);
@@ -221,15 +223,16 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     let share = Failures { failed: open.failed, messages };
     if share.is_over_limit() {
         let reason = format!(
-            "{} of {messages} messages failed and come from unmarked sources ({}). At most 1% may fail.",
-            open.failed,
+            "{} of {} messages failed and come from unmarked sources ({}). At most 1% may fail.",
+            grouped(open.failed),
+            grouped(messages),
             share.percent()
         );
         let blockers = failing(evidence, SourceFigures::is_open);
         return Advice { blockers, ..Advice::new(Action::Review, reason) };
     }
-    let passed = messages.saturating_sub(all.failed);
-    let figures = format!("{passed} of {messages} messages passed in reports of {days} days");
+    let passed = grouped(messages.saturating_sub(all.failed));
+    let figures = format!("{passed} of {} messages passed in reports of {days} days", grouped(messages));
     match effective_policy(published) {
         DmarcPolicy::None => Advice::new(Action::Quarantine, format!("{figures}, and none are protected yet."))
             .with_record(theirs.with_policy(DmarcPolicy::Quarantine)),
@@ -355,7 +358,7 @@ mod tests {
         let advice = advise(&Evidence { sources: vec![sources[0], sources[1], more], ..good });
         assert_eq!((advice.action, advice.record), (Action::Fix, None));
         assert_eq!(advice.blockers, [network(3), network(1)]);
-        assert_eq!(advice.reason, "21 of 2020 messages from your own sources failed (1.0%). At most 1% may fail.");
+        assert_eq!(advice.reason, "21 of 2,020 messages from your own sources failed (1.0%). At most 1% may fail.");
     }
 
     #[test]

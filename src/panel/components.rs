@@ -5,6 +5,8 @@ use std::fmt;
 
 use askama::filters::HtmlSafe;
 
+use super::wording::sentences;
+pub(super) use crate::base::digits::grouped;
 use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::machine::transfer::Status;
@@ -146,17 +148,22 @@ impl FormFaults {
         Self::default()
     }
 
-    /// Returns the errors of a field and of the values in it, in one sentence.
+    /// Returns the errors of a field and of the values in it as sentences.
     pub(super) fn within(&self, field: &str) -> String {
         let is_within =
             |path: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let faults = self.0.by_field().iter().filter(|(path, _)| is_within(path));
-        faults.flat_map(|(_, sentences)| sentences.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
+        sentences(field, faults.flat_map(|(_, errors)| errors))
     }
 
-    /// Returns the errors of one field in one sentence, or an empty string.
+    /// Returns the errors of one field as sentences, or an empty string.
     pub(super) fn of(&self, field: &str) -> String {
-        self.0.by_field().get(field).map(|sentences| sentences.join("; ")).unwrap_or_default()
+        self.0.by_field().get(field).map(|errors| sentences(field, errors)).unwrap_or_default()
+    }
+
+    /// Returns the errors of each field as sentences.
+    pub(super) fn all(&self) -> Vec<String> {
+        self.0.by_field().iter().map(|(field, errors)| sentences(field, errors)).collect()
     }
 }
 
@@ -202,19 +209,6 @@ pub(super) fn byte_size(count: u64) -> String {
     }
 }
 
-/// Formats a number with commas between thousands.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() * 2);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,8 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_formatted_for_people() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    fn sizes_are_formatted_for_people() {
         assert_eq!([0, 1_536, 5 << 20, 3 << 29].map(byte_size), ["0 B", "1.5 KiB", "5.0 MiB", "1.5 GiB"]);
     }
 }

@@ -39,6 +39,7 @@ mod timestamp;
 mod trend;
 mod upload;
 mod webhook_figures;
+mod wording;
 
 use hyper::Method;
 

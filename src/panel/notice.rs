@@ -1,12 +1,14 @@
 //! Notices about problems that need attention, one line each, ordered by severity. A notice is absent from the page
 //! that it links to.
 
-use super::components::grouped;
+use super::components::{grouped, shortened};
 use super::layout::link_to;
 use super::page_guard::Visit;
 use super::timestamp::Moment;
+use super::wording::{joined, provider};
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DomainStatus;
+use crate::domain::site_name::SiteName;
 use crate::engine::Engine;
 use crate::engine::alerts::listing::OpenAlerts;
 use crate::engine::listing::PageRequest;
@@ -84,7 +86,7 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
     notices.extend(alerts(engine.open_alerts(account.id)?));
     notices.extend(webhooks(visit)?);
     notices.extend(domains(visit)?);
-    notices.extend(pauses(engine.paused_sites(account.id)?));
+    notices.extend(pauses(&engine.paused_sites(account.id)?));
     let quota = engine.quota(account)?;
     let windows = [("hour", quota.hour), ("day", quota.day)];
     notices.extend(windows.into_iter().filter_map(|(name, window)| of_quota(name, window, visit.now)));
@@ -135,13 +137,11 @@ fn domains(visit: &Visit<'_>) -> Result<Option<Notice>, StoreError> {
     })
 }
 
-fn pauses(sites: usize) -> Option<Notice> {
-    let sentence = match sites {
-        0 => return None,
-        1 => "Sending to one destination is paused.".to_owned(),
-        many => format!("Sending to {many} destinations is paused."),
-    };
-    Some(Notice::new(sentence, "Open queue", Some("/queue")))
+/// Names the paused destinations, the longest of which lists many mail servers.
+fn pauses(sites: &[SiteName]) -> Option<Notice> {
+    let names: Vec<_> = sites.iter().map(|site| shortened(provider(site.as_str()))).collect();
+    let names = joined(&names.iter().map(String::as_str).collect::<Vec<_>>(), "destinations");
+    (!names.is_empty()).then(|| Notice::new(format!("Sending to {names} is paused."), "Open queue", Some("/queue")))
 }
 
 fn of_quota(name: &str, window: WindowView, now: Timestamp) -> Option<Notice> {
@@ -162,6 +162,18 @@ mod tests {
         assert_eq!(of_quota("hour", window(7), Timestamp::ZERO), None);
         let notice = of_quota("hour", window(8), Timestamp::ZERO).unwrap();
         assert_eq!(notice.sentence, "8 of 10 messages of this hour used; resets in 2 min.");
+    }
+
+    #[test]
+    fn a_pause_names_its_destinations() {
+        let of = |names: &[&str]| {
+            let names: Vec<SiteName> = names.iter().map(|name| name.parse().unwrap()).collect();
+            pauses(&names).map(|notice| notice.sentence)
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&["google", "a.example"]).as_deref(), Some("Sending to Gmail and a.example is paused."));
+        let many = of(&["google", "a.example", "b.example"]);
+        assert_eq!(many.as_deref(), Some("Sending to Gmail and 2 other destinations is paused."));
     }
 
     #[test]

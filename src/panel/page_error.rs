@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hyper::StatusCode;
 
+use super::components::FormFaults;
 use crate::domain::user::Role;
 use crate::engine::background_thread::NotDone;
 use crate::http::error::ApiError;
@@ -69,6 +70,9 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         | ApiError::ShuttingDown
         | ApiError::ReplicaUnavailable
         | ApiError::ReplicaInDoubt => ("Not available now", error.message().into_owned().into()),
+        ApiError::Invalid(violations) => {
+            ("Some of it is invalid", FormFaults::from(violations.clone()).all().join(" ").into())
+        }
         ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
         ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),
         ApiError::Unauthenticated(_)
@@ -82,7 +86,6 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         | ApiError::PayloadTooLarge(_)
         | ApiError::UnsupportedMediaType(_)
         | ApiError::InvalidJson(_)
-        | ApiError::Invalid(_)
         | ApiError::DomainUnknown(_)
         | ApiError::DomainUnverified(_)
         | ApiError::RecipientSuppressed(_)

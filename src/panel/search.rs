@@ -96,7 +96,7 @@ impl Search {
     fn leave_out(&mut self, part: &str, zone: &TimeZone) {
         match self.term(part, zone) {
             Some(Term::Filter("after" | "before", _, typed)) => {
-                self.faults.push(format!("-{typed} is not supported; use before: or after: without the minus"));
+                self.faults.push(format!("-{typed} is not supported. Use before: or after: without the minus."));
             }
             Some(term) => self.terms.push(Term::Not(Box::new(term))),
             None => {}
@@ -112,14 +112,14 @@ impl Search {
         let filter = |name, value: String| Term::Filter(name, value, part.to_owned());
         if let Some((name, value)) = metadata_pair(part) {
             if value.is_empty() {
-                self.faults.push(format!("{part} needs a value directly after the colon"));
+                self.faults.push(format!("The filter {part} needs a value directly after the colon."));
                 return None;
             }
             return Some(Term::Metadata(format!("metadata[{name}]"), value.to_owned(), part.to_owned()));
         }
         Some(match operator {
             Some((_, "")) => {
-                self.faults.push(format!("{part} needs a value directly after the colon"));
+                self.faults.push(format!("The filter {part} needs a value directly after the colon."));
                 return None;
             }
             Some((name @ ("after" | "before"), value)) => filter(name, moment(value, zone)),
@@ -153,14 +153,14 @@ impl Search {
                 },
                 Term::Metadata(name, value, typed) => {
                     if self.metadata.iter().any(|(known, _)| known == name) {
-                        self.faults.push(format!("{typed} sets the same filter twice"));
+                        self.faults.push(format!("The filter {typed} is set twice. Remove one of them."));
                     }
                     self.metadata.push((name.clone(), value.clone()));
                 }
                 Term::Filter("subject", value, _) => words.push(value.to_lowercase()),
                 Term::Filter(name, value, typed) => {
                     if self.values.iter().any(|(known, _)| known == name) {
-                        self.faults.push(format!("{typed} sets the same filter twice"));
+                        self.faults.push(format!("The filter {typed} is set twice. Remove one of them."));
                     }
                     self.values.push((name, value.clone()));
                 }
@@ -248,8 +248,9 @@ pub(super) fn with_times(text: &str, times: [(&str, Option<&str>); 2]) -> String
 /// Returns the filter for these values: the API's filters with their checks, and the panel's own.
 fn filter_by<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
     let domain = given("domain").and_then(|text| violations.check("domain", text.parse()));
-    let key = given("key").and_then(|text| violations.check("key", text.parse()));
-    let code = given("code").and_then(|text| violations.check("code", text.parse()));
+    let key = given("key").and_then(|text| violations.check("key", text.parse().map_err(|_| "must be a key's ID")));
+    let code = given("code").map(|text| text.parse().map_err(|_| "must be a reply code, such as 550"));
+    let code = code.and_then(|parsed| violations.check("code", parsed));
     let answer = given("answer").map(str::to_lowercase);
     MessageFilter { domain, key, code, answer, ..filter_of(given, violations) }
 }
@@ -381,8 +382,8 @@ mod tests {
 
     #[test]
     fn invalid_terms_are_reported() {
-        assert_eq!(read("to:").faults, ["to: needs a value directly after the colon"]);
-        assert_eq!(read("to:a@b.c to:d@e.f").faults, ["to:d@e.f sets the same filter twice"]);
+        assert_eq!(read("to:").faults, ["The filter to: needs a value directly after the colon."]);
+        assert_eq!(read("to:a@b.c to:d@e.f").faults, ["The filter to:d@e.f is set twice. Remove one of them."]);
         // Not an operator, so it is an ordinary word.
         assert_eq!(read("re: order").value("subject"), Some("re: order"));
     }

@@ -6,6 +6,7 @@ use super::components::Badge;
 use super::event::Event;
 use super::page_guard::Visit;
 use super::timestamp::{Moment, gap};
+use super::wording;
 use crate::base::id::EventId;
 use crate::base::time::Timestamp;
 use crate::domain::event::{Authenticated, Bounce, EventType, TlsFacts, TlsPolicy};
@@ -59,7 +60,6 @@ impl Step {
             && other.kind == EventType::Deferred
             && self.answer.is_some()
             && self.answer == other.answer
-            && self.told.is_empty()
     }
 }
 
@@ -99,7 +99,8 @@ pub(super) fn steps(visit: &Visit<'_>, record: &MessageRecord, events: &[Vec<u8>
     Ok(folded(steps))
 }
 
-/// Folds each run of deferrals with the same response. The first and the last of a run stay.
+/// Folds each run of deferrals with the same response. The first and the last of a run stay, and the first keeps the
+/// webhook deliveries of all that were folded.
 fn folded(steps: Vec<Step>) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
@@ -108,6 +109,7 @@ fn folded(steps: Vec<Step>) -> Vec<Step> {
             && step.repeats(middle)
         {
             first.repeated += 1;
+            first.told.append(&mut middle.told);
             *middle = step;
         } else {
             kept.push(step);
@@ -217,8 +219,9 @@ fn facts(event: &Event) -> Vec<(&'static str, String)> {
 
 /// Returns the category of a failure, and the rule that decided it unless both have the same name.
 fn category(bounce: &Bounce) -> String {
-    let category = bounce.category.replace('_', " ");
-    if bounce.rule.replace(['-', '_'], " ") == category { category } else { format!("{category} ({})", bounce.rule) }
+    let words = wording::category(&bounce.category);
+    let is_same = bounce.rule.replace('-', "_") == bounce.category;
+    if is_same { words } else { format!("{words} ({})", bounce.rule) }
 }
 
 /// Describes the security of a connection.
@@ -234,4 +237,53 @@ pub(super) fn tls_words(tls: &TlsFacts) -> String {
         TlsPolicy::Dane => ", required by DANE",
     };
     format!("{} {} ({proof}{policy})", tls.version, tls.cipher)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+
+    use super::*;
+
+    fn step(kind: EventType, answer: &str, hook: &str) -> Step {
+        let hook = WebhookLine {
+            url: hook.to_owned(),
+            badge: Badge::of_event(kind),
+            is_delivered: true,
+            path: None,
+            answer: String::new(),
+        };
+        Step {
+            at: Moment::new(Timestamp::ZERO, TimeZone::UTC),
+            gap: String::new(),
+            kind,
+            badge: Badge::of_event(kind),
+            sentence: String::new(),
+            facts: Vec::new(),
+            answer: Some(answer.to_owned()),
+            advice: None,
+            next: None,
+            transcript: None,
+            told: vec![hook],
+            wire: String::new(),
+            repeated: 0,
+        }
+    }
+
+    #[test]
+    fn repeated_deferrals_are_folded_and_keep_their_webhook_deliveries() {
+        let deferred = |answer, hook| step(EventType::Deferred, answer, hook);
+        let run = ["b", "c", "d", "e"].map(|hook| deferred("450 busy", hook));
+        let mut steps = vec![step(EventType::Queued, "", "a")];
+        steps.extend(run);
+        steps.extend([deferred("451 later", "f"), step(EventType::Delivered, "250 ok", "g")]);
+        let folded = folded(steps);
+        let shown: Vec<_> = folded
+            .iter()
+            .map(|step| (step.repeated, step.told.iter().map(|line| line.url.as_str()).collect::<String>()))
+            .collect();
+        let expected = [(0, "a"), (2, "bcd"), (0, "e"), (0, "f"), (0, "g")];
+        assert_eq!(shown, expected.map(|(repeated, hooks)| (repeated, hooks.to_owned())));
+        assert_eq!(folded[1].delivered_of(), "3 of 3 delivered");
+    }
 }

@@ -143,16 +143,20 @@ pub(super) fn gap(earlier: Timestamp, later: Timestamp) -> String {
     format!("+{}", lasted(later.since(earlier)))
 }
 
-/// Formats a duration in a suitable unit: `1.8 s`.
+/// Formats a duration in one or two units: `1.8 s`, `2 min 48 s`, `3 days 4 h`. Smaller units are cut off.
 pub(super) fn lasted(time: Duration) -> String {
-    let millis = time.as_millis();
-    let tenths = |unit: u128| format!("{}.{}", millis / unit, millis % unit * 10 / unit);
-    match millis {
-        0..1_000 => format!("{millis} ms"),
-        1_000..60_000 => format!("{} s", tenths(1_000)),
-        60_000..3_600_000 => format!("{} min", tenths(60_000)),
-        3_600_000..172_800_000 => format!("{} h", tenths(3_600_000)),
-        _ => format!("{} days", tenths(86_400_000)),
+    let (millis, seconds) = (time.as_millis(), time.as_secs());
+    let both = |large: u64, name: &str, small: u64, part: &str| match seconds % large / small {
+        0 => format!("{} {name}", seconds / large),
+        rest => format!("{} {name} {rest} {part}", seconds / large),
+    };
+    match seconds {
+        0 => format!("{millis} ms"),
+        1..10 if millis % 1_000 >= 100 => format!("{seconds}.{} s", millis % 1_000 / 100),
+        1..60 => format!("{seconds} s"),
+        60..3_600 => both(60, "min", 1, "s"),
+        3_600..172_800 => both(3_600, "h", 60, "min"),
+        _ => both(86_400, "days", 3_600, "h"),
     }
 }
 
@@ -191,6 +195,14 @@ mod tests {
     }
 
     #[test]
+    fn a_duration_has_one_or_two_units() {
+        let of = |seconds: f64| lasted(Duration::from_secs_f64(seconds));
+        assert_eq!([0.0, 0.25, 1.875, 4.0, 30.9].map(of), ["0 ms", "250 ms", "1.8 s", "4 s", "30 s"]);
+        assert_eq!([60.0, 168.0, 3_600.0, 11_520.0].map(of), ["1 min", "2 min 48 s", "1 h", "3 h 12 min"]);
+        assert_eq!([172_800.0, 276_000.0].map(of), ["2 days", "3 days 4 h"]);
+    }
+
+    #[test]
     fn an_age_is_one_whole_unit_before_or_after() {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let before = |seconds| age(now - Duration::from_secs(seconds), now);
@@ -202,7 +214,7 @@ mod tests {
     #[test]
     fn gaps_are_told_in_the_unit_that_fits() {
         let after = |millis| gap(Timestamp::ZERO, Timestamp::from_millis(millis));
-        assert_eq!([0, 999, 1_840, 90_000].map(after), ["+0 ms", "+999 ms", "+1.8 s", "+1.5 min"]);
-        assert_eq!([7_200_000, 259_200_000].map(after), ["+2.0 h", "+3.0 days"]);
+        assert_eq!([0, 999, 1_840, 90_000].map(after), ["+0 ms", "+999 ms", "+1.8 s", "+1 min 30 s"]);
+        assert_eq!([7_200_000, 259_200_000].map(after), ["+2 h", "+3 days"]);
     }
 }

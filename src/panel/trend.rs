@@ -8,6 +8,7 @@ use super::chart::{Bar, Chart, Column, Heading, Rates, percent};
 use super::components::grouped;
 use super::paging;
 use super::timestamp::{Moment, lasted, start_of_day};
+use super::wording::provider;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::reputation::{Outcomes, OutcomesQuestion, Step};
@@ -284,7 +285,7 @@ fn heading_of(measure: Measure, span: Span) -> Heading {
 fn providers(outcomes: &Outcomes) -> Vec<Row> {
     let mut asked: Vec<_> = outcomes.by_provider.iter().filter(|(name, _)| !name.is_empty()).collect();
     asked.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.answered() + counts.deferred));
-    asked.into_iter().take(PROVIDERS).map(|(name, counts)| Row::new(name.clone(), counts)).collect()
+    asked.into_iter().take(PROVIDERS).map(|(name, counts)| Row::new(provider(name).to_owned(), counts)).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::Moment;
+use crate::panel::wording::{self, capitalized};
 use crate::store::row::alert::{AlertNotice, NoticeStatus};
 
 /// Maximum number of open alerts shown.
@@ -37,8 +38,11 @@ struct AlertsPage {
 /// An alert as the page shows it.
 struct AlertLine {
     id: AlertId,
+    /// Name of the condition, which is its section in the documentation.
     condition: &'static str,
-    severity: &'static str,
+    /// The condition in words.
+    words: &'static str,
+    severity: String,
     /// CSS class of the badge.
     badge: &'static str,
     is_of_service: bool,
@@ -55,11 +59,12 @@ impl AlertLine {
     fn new(visit: &Visit<'_>, alert: Alert) -> Self {
         let Alert { id, row, .. } = alert;
         let subject =
-            row.subject.map(|subject| (path_of(&subject), subject)).map(|(path, subject)| (subject.name, path));
+            row.subject.map(|subject| (path_of(&subject), subject)).map(|(path, subject)| (name_of(subject), path));
         Self {
             id,
             condition: row.condition.as_str(),
-            severity: row.severity.as_str(),
+            words: wording::condition(row.condition),
+            severity: capitalized(row.severity.as_str()),
             badge: match row.severity {
                 Severity::Critical => "bad",
                 Severity::Warning => "wait",
@@ -86,6 +91,14 @@ fn shown(visit: &Visit<'_>, notice: &AlertNotice) -> String {
         (status, _) => status.as_str().to_owned(),
     };
     format!("{kind} by {channel} at {at}: {status}")
+}
+
+/// Returns the name of a subject for people.
+fn name_of(subject: Subject) -> String {
+    match subject.kind {
+        SubjectKind::Provider => wording::provider(&subject.name).to_owned(),
+        _ => subject.name,
+    }
 }
 
 /// Returns the page of a subject, if it has one.

@@ -19,6 +19,7 @@ use crate::http::error::ApiError;
 use crate::http::event_stream::EventStream;
 use crate::http::handlers::events::{followed, last_event_id, refused};
 use crate::http::handlers::exports::{exported, of_events};
+use crate::panel::components::FormFaults;
 use crate::panel::event::{Event, EventLine};
 use crate::panel::form::Form;
 use crate::panel::html;
@@ -133,7 +134,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let page = EventsPage {
         frame: Frame::new(&visit, "Events", "/events")?,
         kinds: EventType::ALL,
-        faults: violations.by_field().iter().map(|(name, said)| format!("{name}: {}", said.join("; "))).collect(),
+        faults: FormFaults::from(violations).all(),
         newer: has_newer.then(|| to("newer", first)),
         older: has_older.then(|| to("older", last)),
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),

@@ -16,7 +16,7 @@ use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::handlers::exports::of_messages;
 use crate::machine::transfer::Status;
-use crate::panel::components::{Badge, shortened};
+use crate::panel::components::{Badge, FormFaults, shortened};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::Frame;
@@ -128,7 +128,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mut violations = Violations::new();
     let filter = search.filter(&mut violations);
     let mut faults = search.faults.clone();
-    faults.extend(violations.by_field().iter().map(|(name, said)| format!("{name}: {}", said.join("; "))));
+    faults.extend(FormFaults::from(violations).all());
     let indexed_since = match filter.metadata.is_empty() {
         true => None,
         false => engine.metadata_indexed_since(account).await?,

@@ -19,6 +19,7 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::lasted;
+use crate::panel::wording;
 
 /// Periods to choose from, in days.
 const SPANS: [u32; 4] = [1, 7, 30, 90];
@@ -83,7 +84,7 @@ impl ProviderLine {
         let bounces = &of.bounced;
         let bounced = bounces.hard + bounces.soft + bounces.block + bounces.undetermined;
         Self {
-            name: of.provider.to_owned(),
+            name: wording::provider(of.provider).to_owned(),
             badge: badge(of.level),
             delivered: grouped(of.delivered),
             deferred: grouped(of.deferred),
@@ -109,7 +110,7 @@ impl AnswerLine {
             (None, Some(code)) => code.to_string(),
             (None, None) => "no answer".to_owned(),
         };
-        let category = of.category.unwrap_or_default().to_owned();
+        let category = of.category.map(wording::category).unwrap_or_default();
         Self { count: grouped(of.count), answer, category, message: of.message_id }
     }
 }

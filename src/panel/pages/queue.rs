@@ -7,7 +7,7 @@ use super::queue_changes;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::site_name::SiteName;
-use crate::engine::queue::AccountSite;
+use crate::engine::queue::{AccountSite, PausedDomain};
 use crate::http::answer::Answer;
 use crate::panel::components::{Badge, grouped};
 use crate::panel::event::Event;
@@ -17,6 +17,7 @@ use crate::panel::layout::Frame;
 use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::Moment;
+use crate::panel::wording::{counted, provider};
 
 /// Maximum number of waiting messages read.
 const LOOKED_AT: usize = 2_000;
@@ -29,7 +30,7 @@ struct QueuePage {
     frame: Frame,
     lines: Vec<SiteLine>,
     /// Paused sites without waiting mail.
-    pauses: Vec<(SiteName, Moment)>,
+    pauses: Vec<PausedLine>,
     is_cut: bool,
     looked_at: String,
     /// Maximum time for which a message is retried, in hours.
@@ -40,16 +41,37 @@ struct QueuePage {
 /// One site.
 struct SiteLine {
     site: String,
+    /// The site's name for people.
+    name: String,
     relay: String,
     waiting: String,
     in_flight: String,
     next_at: Option<Moment>,
     held_until: Option<Moment>,
     badge: Badge,
+    is_paused: bool,
     paused_since: Option<Moment>,
+    paused_domains: Vec<PausedLine>,
     message: MessageId,
     answer: String,
     what_to_do: String,
+}
+
+/// A pause for a site or a domain of recipients.
+struct PausedLine {
+    site: SiteName,
+    /// The site's name for people.
+    name: String,
+    since: Moment,
+    /// Number of messages that wait for it at one site.
+    waiting: String,
+}
+
+impl PausedLine {
+    fn new(visit: &Visit<'_>, site: SiteName, since: Timestamp, waiting: u64) -> Self {
+        let (since, waiting) = (visit.moment(since), counted(waiting, "message waits", "messages wait"));
+        Self { name: provider(site.as_str()).to_owned(), site, since, waiting }
+    }
 }
 
 /// `GET /queue`.
@@ -59,7 +81,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let is_cut = queue.is_cut || queue.sites.len() > SITES;
     let query = Form::of_query(&visit.call);
     let (done, undo) = (queue_changes::done(query.text("done")), queue_changes::undo(&visit, &query));
-    let pauses = queue.pauses.into_iter().map(|(name, since)| (name, visit.moment(since)));
+    let pauses = queue.pauses.into_iter().map(|(site, since)| PausedLine::new(&visit, site, since, 0));
     let lines = queue.sites.into_iter().take(SITES).map(|site| line(&visit, site));
     let page = QueuePage {
         frame: Frame::new(&visit, "Queue", "/queue")?.with_done(done).with_undo(undo),
@@ -77,6 +99,7 @@ fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, Fault> {
     let events = visit.api.engine.timeline(visit.account_id(), site.last_tried)?;
     let last = events.last().and_then(|bytes| Event::read(bytes));
     let moment = |at: Timestamp| Moment::new(at, visit.account.time_zone.zone());
+    let paused = |of: PausedDomain| PausedLine::new(visit, of.name, of.since, of.waiting);
     Ok(SiteLine {
         badge: badge(&site),
         what_to_do: what_to_do(&site, last.as_ref()),
@@ -84,17 +107,20 @@ fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, Fault> {
         in_flight: grouped(site.in_flight),
         next_at: site.next_at.map(moment),
         held_until: site.held_until.map(moment),
+        is_paused: site.is_paused(),
         paused_since: site.paused_since.map(moment),
+        paused_domains: site.paused_domains.into_iter().map(paused).collect(),
         message: site.last_tried,
         answer: last.map(|event| event.smtp_response.unwrap_or_default()).unwrap_or_default(),
+        name: provider(&site.site).to_owned(),
         site: site.site,
         relay: site.relay,
     })
 }
 
-const fn badge(site: &AccountSite) -> Badge {
+fn badge(site: &AccountSite) -> Badge {
     match (site.held_until.is_some(), site.in_flight > 0) {
-        _ if site.paused_since.is_some() => Badge::new("paused", "wait", "lock"),
+        _ if site.is_paused() => Badge::new("paused", "wait", "lock"),
         (true, _) => Badge::new("throttled", "wait", "clock"),
         (false, true) => Badge::new("sending", "good", "check"),
         (false, false) => Badge::new("waiting", "calm", "clock"),
@@ -103,7 +129,7 @@ const fn badge(site: &AccountSite) -> Badge {
 
 /// Returns the remedy for a site, or the statement that none is needed.
 fn what_to_do(site: &AccountSite, last: Option<&Event>) -> String {
-    if site.paused_since.is_some() {
+    if site.is_paused() {
         return "Resume when ready; messages still expire.".to_owned();
     }
     let advice = last.and_then(|event| event.bounce.as_ref()).map(|bounce| bounce.advice.as_str());

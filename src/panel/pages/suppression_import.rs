@@ -11,6 +11,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::suppression_list::{FaultyLine, FaultyList, Form as Written};
 use crate::http::handlers::suppressions::{exported, list_of, not_imported};
+use crate::panel::components::FormFaults;
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::Frame;
@@ -19,6 +20,7 @@ use crate::panel::page_guard::Visit;
 use crate::panel::paging::address;
 use crate::panel::record_card::curl;
 use crate::panel::upload::Upload;
+use crate::panel::wording::line_sentences;
 
 const PATH: &str = "/suppressions/import";
 /// Maximum size, in bytes, of a list that the form repeats. Longer lists must be uploaded again.
@@ -86,13 +88,14 @@ pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fau
     let suppressions = match list_of(visit.api, visit.account_id(), list.clone(), form_of(&list)).await? {
         Ok(suppressions) => suppressions,
         Err(FaultyList::Unreadable(ApiError::Invalid(violations))) => {
-            let sentences: Vec<_> = violations.by_field().values().flatten().cloned().collect();
-            return written(&visit, unprocessable, &list, Outcome::Unreadable(sentences.join("; ")));
+            let sentences = FormFaults::from(violations).all();
+            return written(&visit, unprocessable, &list, Outcome::Unreadable(sentences.join(" ")));
         }
         Err(FaultyList::Unreadable(error)) => return Err(error.into()),
         Err(FaultyList::Lines(_, mut lines)) => {
             let more = lines.len().saturating_sub(SHOWN_LINES);
             lines.truncate(SHOWN_LINES);
+            lines.iter_mut().for_each(|line| line.message = line_sentences(&line.message));
             return written(&visit, unprocessable, &list, Outcome::Faulty { lines, more });
         }
     };

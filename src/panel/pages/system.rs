@@ -20,6 +20,7 @@ use crate::panel::layout::Frame;
 use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::{Moment, lasted};
+use crate::panel::wording::provider;
 use crate::store::SizeBytes;
 use crate::store::error::StoreError;
 
@@ -201,7 +202,7 @@ fn storage(visit: &Visit<'_>, measured: &Measured, least: u64) -> Vec<(&'static 
     };
     vec![
         ("Store", byte_size(sizes.total())),
-        ("Growth in 7 days", growth),
+        ("Growth", growth),
         ("Database", byte_size(sizes.database)),
         ("Message content", byte_size(sizes.content)),
         ("Journal", byte_size(sizes.journal)),
@@ -272,7 +273,7 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
         code: site.last_answer.as_deref().map(reply_code).unwrap_or_default(),
         next_at: site.next_at.map(|at| visit.moment(at)),
         held_until: site.held_until.map(|at| visit.detail(at)),
-        site: site.site,
+        site: provider(&site.site).to_owned(),
         relay: site.relay,
     }
 }

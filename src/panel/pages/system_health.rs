@@ -10,6 +10,7 @@ use crate::engine::replica::{ReplicaStatus, Role, State};
 use crate::panel::components::{Badge, byte_size};
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::{Moment, lasted};
+use crate::panel::wording;
 use crate::store::error::StoreError;
 
 /// Maximum number of open alerts read, across all accounts.
@@ -22,6 +23,7 @@ pub(super) struct SystemAlert {
     pub(super) id: AlertId,
     pub(super) badge: Badge,
     pub(super) condition: &'static str,
+    pub(super) words: &'static str,
     pub(super) summary: String,
     pub(super) seen: String,
     pub(super) remedy: &'static str,
@@ -51,6 +53,7 @@ impl SystemAlert {
                 Severity::Info => Badge::new("Info", "calm", "bell"),
             },
             condition: row.condition.as_str(),
+            words: wording::condition(row.condition),
             summary: row.summary,
             seen: row.seen,
             remedy: row.condition.remedy(),

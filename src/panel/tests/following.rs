@@ -39,7 +39,7 @@ async fn events_are_filtered_like_the_api_and_link_to_their_messages() {
         assert_eq!(page.shows("No events match"), counts == [0, 0, 0], "{query}");
     }
     let page = browser.get("/events?type=opened").await;
-    assert!(page.shows("must be one of queued, deferred") && !page.shows("data-live"));
+    assert!(page.shows("The type must be one of queued, deferred") && !page.shows("data-live"));
     world.advance(31 * DAY);
     assert!(world.owner().await.get("/events").await.shows("No events yet"), "the log keeps 30 days");
 }

@@ -39,8 +39,11 @@ async fn messages_are_found_by_responses_and_excluded_terms() {
         let shown = [0, 1, 2].map(|n| page.shows(&format!("<a href=\"/messages/{}\">", ids[n])));
         assert_eq!((page.status, shown), (200, found), "{search}");
     }
-    for (search, said) in [("code:high", "code: "), ("key:mine", "key: "), ("-before:2023-11-14", "without the minus")]
-    {
+    for (search, said) in [
+        ("code:high", "The value after &#34;code:&#34; must"),
+        ("key:mine", "The value after &#34;key:&#34; must"),
+        ("-before:2023-11-14", "without the minus"),
+    ] {
         let page = browser.get(&format!("/messages?q={search}")).await;
         assert!(page.shows("role=\"alert\"") && page.shows(said), "{search}");
     }

@@ -135,7 +135,7 @@ async fn a_list_with_errors_is_rejected_line_by_line_and_not_imported() {
     for act in ["check", "import"] {
         let reply = browser.upload("/suppressions/import", &[("list", list), ("act", act)]).await;
         assert_eq!(reply.status, 422);
-        assert!(reply.shows(">3</td>") && reply.shows("reason: must be one of") && reply.shows("nobody,boredom"));
+        assert!(reply.shows(">3</td>") && reply.shows("The reason must be one of") && reply.shows("nobody,boredom"));
     }
     let many = format!("email\n{}", "nobody\n".repeat(150));
     let reply = browser.upload("/suppressions/import", &[("file", &many), ("act", "import")]).await;

@@ -1,0 +1,184 @@
+//! Words for people in place of the names that the API uses: providers, categories, alert conditions, and the errors of
+//! a form.
+
+use std::borrow::Cow;
+
+use super::components::grouped;
+use crate::domain::alert::Condition;
+
+/// Returns the name of a receiving provider, or of a site without one, as it is.
+pub(super) fn provider(name: &str) -> &str {
+    match name {
+        "google" => "Gmail",
+        "yahoo" => "Yahoo",
+        "outlook" => "Outlook.com",
+        "office365" => "Microsoft 365",
+        "office365-dane" => "Microsoft 365 (DANE)",
+        "apple" => "iCloud",
+        "comcast" => "Comcast",
+        "mimecast" => "Mimecast",
+        "mimecast-au" => "Mimecast (Australia)",
+        "mimecast-de" => "Mimecast (Germany)",
+        "mimecast-eu" => "Mimecast (EU)",
+        "mimecast-us" => "Mimecast (US)",
+        "mimecast-za" => "Mimecast (South Africa)",
+        "orange" => "Orange",
+        "barracuda" => "Barracuda",
+        "gmx" => "GMX and WEB.DE",
+        "other" => "Other receivers",
+        other => other,
+    }
+}
+
+/// Returns the words of a response's category: `TLS failure` for `tls_failure`.
+pub(super) fn category(name: &str) -> String {
+    match name.strip_prefix("tls_") {
+        Some(rest) => format!("TLS {}", rest.replace('_', " ")),
+        None => capitalized(&name.replace('_', " ")),
+    }
+}
+
+/// Returns the words of an alert condition, in the middle of a sentence.
+pub(super) const fn condition(of: Condition) -> &'static str {
+    match of {
+        Condition::Port25Blocked => "blocked port 25",
+        Condition::ReverseDns => "reverse DNS",
+        Condition::Blocklisted => "block lists",
+        Condition::CertificateExpiring => "expiring certificates",
+        Condition::DiskLow => "low disk space",
+        Condition::BackupOld => "old backups",
+        Condition::UncleanStop => "unclean stops",
+        Condition::QueueStalled => "a stalled queue",
+        Condition::RelayFailing => "failing relays",
+        Condition::BounceRate => "bounce rates",
+        Condition::ComplaintRate => "complaint rates",
+        Condition::ProviderBlocking => "providers that block",
+        Condition::WebhookDisabled => "disabled webhooks",
+        Condition::DomainFailing => "missing DKIM records",
+        Condition::DomainRecord => "changed DNS records",
+        Condition::Quota => "quotas",
+        Condition::DmarcOwnFailing => "failing DMARC",
+        Condition::NewSignIn => "new sign-ins",
+        Condition::ClockDoubtful => "a doubtful clock",
+        Condition::StoreDamaged => "a damaged store",
+        Condition::Replica => "replication",
+    }
+}
+
+/// Returns the errors of a form's field as sentences. An error is a sentence, or its predicate (`must be a string`).
+pub(super) fn sentences<'a>(field: &str, errors: impl IntoIterator<Item = &'a String>) -> String {
+    errors.into_iter().map(|error| sentence(field, error)).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the errors of a line in a list as sentences. Each error names its column: `email: is required; note: ...`.
+pub(super) fn line_sentences(message: &str) -> String {
+    let is_column = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let mut errors: Vec<(&str, String)> = Vec::new();
+    for part in message.split("; ") {
+        match (part.split_once(": ").filter(|(name, _)| is_column(name)), errors.last_mut()) {
+            (Some((column, error)), _) => errors.push((column, error.to_owned())),
+            (None, Some((_, error))) => *error = format!("{error}; {part}"),
+            (None, None) => errors.push(("list", part.to_owned())),
+        }
+    }
+    errors.iter().map(|(column, error)| sentence(column, error)).collect::<Vec<_>>().join(" ")
+}
+
+fn sentence(field: &str, error: &str) -> String {
+    let subject = subject(field.split('.').next().unwrap_or_default());
+    let end = if error.ends_with(['.', '?', '!']) { "" } else { "." };
+    match error.split_once([' ', ',']) {
+        Some(("is", rest)) if rest.starts_with("required") => format!("{subject} is missing; enter a value{end}"),
+        Some(("must", _)) if matches!(field, "after" | "before") => {
+            format!("{subject} must be a day such as 2026-11-20, or a time such as 2026-11-20T15:04:05+00:00.")
+        }
+        Some(("must" | "is" | "needs" | "has" | "makes" | "repeats", _)) => format!("{subject} {error}{end}"),
+        _ => format!("{}{end}", capitalized(error)),
+    }
+}
+
+/// Returns the name of a field at the start of a sentence.
+fn subject(field: &str) -> Cow<'static, str> {
+    let known = match field {
+        "after" => "The time after \"after:\"",
+        "before" => "The time after \"before:\"",
+        "answer" | "code" | "key" => return format!("The value after \"{field}:\"").into(),
+        "message_id_header" => "The Message-ID",
+        "to" | "from" | "email" => "The address",
+        "body" => "The list",
+        "url" => "The URL",
+        "scopes" => "The permission list",
+        "events" => "Each event type",
+        "expires_at" => "The expiry date",
+        "content_retention_days" => "The content retention",
+        "quota_per_hour" => "The hourly quota",
+        "quota_per_day" => "The daily quota",
+        other => return format!("The {}", other.replace('_', " ")).into(),
+    };
+    known.into()
+}
+
+/// Returns the text with a capital at the start.
+pub(super) fn capitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+/// Returns a number with its noun: `1 message`, `2,000 messages`.
+pub(super) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// Joins names for a sentence: `a`, `a and b`, `a and 3 other destinations`.
+pub(super) fn joined(names: &[&str], others: &str) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [one, two] => format!("{one} and {two}"),
+        [one, rest @ ..] => format!("{one} and {} other {others}", rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smtp::shaping::Shaping;
+
+    #[test]
+    fn every_provider_of_the_guide_has_a_name_for_people() {
+        for name in Shaping::built_in().provider_names().chain(["other"]) {
+            assert!(provider(name).starts_with(char::is_uppercase) || provider(name) == "iCloud", "{name}");
+        }
+        assert_eq!(provider("mx.example.com"), "mx.example.com");
+    }
+
+    #[test]
+    fn categories_are_words() {
+        assert_eq!(["tls_failure", "invalid_recipient"].map(category), ["TLS failure", "Invalid recipient"]);
+    }
+
+    #[test]
+    fn errors_are_sentences_that_name_the_field() {
+        let of = |field, error: &str| sentences(field, [&error.to_owned()]);
+        assert_eq!(of("status", "must be one of queued, failed"), "The status must be one of queued, failed.");
+        assert_eq!(of("events.1", "must be one of queued, failed"), "Each event type must be one of queued, failed.");
+        assert_eq!(of("name", "is required"), "The name is missing; enter a value.");
+        assert_eq!(of("url", "must have a host. Add one."), "The URL must have a host. Add one.");
+        assert_eq!(of("email", "the domain is empty"), "The domain is empty.");
+        assert!(of("after", "must be an ISO 8601 time").contains("a day such as 2026-11-20, or"));
+    }
+
+    #[test]
+    fn errors_of_a_line_name_their_columns() {
+        let of_two = line_sentences("email: the domain is empty; reason: must be one of a, b; see the manual");
+        assert_eq!(of_two, "The domain is empty. The reason must be one of a, b; see the manual.");
+        assert_eq!(line_sentences("must name the columns: email,note"), "The list must name the columns: email,note.");
+    }
+
+    #[test]
+    fn numbers_and_names_are_joined_with_their_nouns() {
+        assert_eq!((counted(1, "day", "days"), counted(2_000, "day", "days")), ("1 day".into(), "2,000 days".into()));
+        assert_eq!(joined(&["a", "b"], "sites"), "a and b");
+        assert_eq!(joined(&["a", "b", "c"], "sites"), "a and 2 other sites");
+    }
+}

@@ -17,6 +17,8 @@ pub(super) struct Event {
     pub(super) message_id: String,
     pub(super) to: String,
     pub(super) subject: Option<String>,
+    #[serde(default)]
+    pub(super) stream: String,
     pub(super) created_at: String,
     pub(super) attempt: Option<u32>,
     pub(super) smtp_code: Option<u16>,

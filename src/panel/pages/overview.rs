@@ -9,14 +9,14 @@ use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::listing::PageRequest;
 use crate::engine::messages::{MessageFilter, MessageRecord};
-use crate::engine::reputation::{OutcomesQuestion, Step};
+use crate::engine::reputation::{Outcomes, OutcomesQuestion, Step};
 use crate::http::answer::Answer;
 use crate::machine::quota::WindowView;
 use crate::machine::reputation::Rate;
 use crate::panel::chart::percent;
 use crate::panel::components::{Choice, grouped};
 use crate::panel::delivery_problems::{RepeatedAnswer, troubles};
-use crate::panel::delivery_time::{DeliveryTime, patience};
+use crate::panel::delivery_time::{self, DeliveryTime};
 use crate::panel::first_steps::FirstSteps;
 use crate::panel::form::Form;
 use crate::panel::html;
@@ -26,7 +26,6 @@ use crate::panel::page_guard::Visit;
 use crate::panel::paging;
 use crate::panel::sender_reputation::AccountReputation;
 use crate::panel::trend::{Links, Span, Trend};
-use crate::store::row::outcomes::OutcomeCounts;
 
 /// Percentage of a quota window from which it is shown.
 const QUOTA_SHOWN: u64 = 80;
@@ -147,7 +146,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         frame: Frame::new(&visit, "Overview", "/")?,
         troubles: troubles(&visit)?,
         standing: AccountReputation::new(&engine.reputation(account)?),
-        figures: figures(&visit, period, &outcomes.total)?,
+        figures: figures(&visit, period, &outcomes)?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)].into_iter().flatten().collect(),
         newest: MessageLine::list(&newest, &zone, visit.now),
         spans: period.spans(),
@@ -177,7 +176,8 @@ async fn newest(visit: &Visit<'_>) -> Result<Vec<MessageRecord>, Fault> {
 }
 
 /// Returns the figures of the period. They count messages: a message can have many attempts.
-fn figures(visit: &Visit<'_>, period: Period, total: &OutcomeCounts) -> Result<Vec<Figure>, Fault> {
+fn figures(visit: &Visit<'_>, period: Period, outcomes: &Outcomes) -> Result<Vec<Figure>, Fault> {
+    let total = &outcomes.total;
     let zone = visit.account.time_zone.zone();
     let search = period.span.search(visit.now, &zone);
     let stream = period.stream.map_or("", Stream::as_str);
@@ -187,13 +187,14 @@ fn figures(visit: &Visit<'_>, period: Period, total: &OutcomeCounts) -> Result<V
     let delivered = Rate { count: answered.saturating_sub(total.bounced()), of: answered };
     let bounced = Rate { count: total.bounced(), of: answered };
     let complained = Rate { count: total.complained, of: total.delivered };
-    let (all, _) = patience(visit)?;
+    let from = outcomes.series.first().map_or(visit.now, |(at, _)| *at);
+    let times = delivery_time::of_period(visit, from, period.stream, total)?;
     Ok(vec![
         Figure { name: "Accepted", figure: grouped(total.accepted), hint: before(visit, period)?, path: to("") },
         share("Delivered", delivered, to("delivered")),
         share("Bounced", bounced, to("bounced")),
         share("Complaints", complained, to("complained")),
-        median(&all),
+        median(times),
     ])
 }
 
@@ -206,10 +207,10 @@ fn share(name: &'static str, rate: Rate, path: Option<String>) -> Figure {
     }
 }
 
-fn median(all: &DeliveryTime) -> Figure {
-    let (figure, hint) = match all.count {
-        0 => ("–".to_owned(), "no deliveries in 24 hours".to_owned()),
-        _ => (all.median.clone(), format!("95% within {}, last 24 hours", all.most)),
+fn median(times: Option<DeliveryTime>) -> Figure {
+    let (figure, hint) = match times {
+        None => ("–".to_owned(), "no deliveries".to_owned()),
+        Some(DeliveryTime { median, most }) => (median, format!("95% within {most}")),
     };
     Figure { name: "Median time", figure, hint, path: None }
 }

@@ -27,7 +27,7 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
     let undo = page.between("class=\"undo\"", "</div>");
     assert!(undo.contains("action=\"/queue/resume\"><input type=\"hidden\" name=\"site\" value=\"google\">"), "{undo}");
     assert!(page.shows("Paused, no mail") && page.shows("Paused; mail in transit will finish."));
-    assert!(browser.get("/").await.shows("Sending to one destination is paused. <a href=\"/queue\">Open queue</a>"));
+    assert!(browser.get("/").await.shows("Sending to Gmail is paused. <a href=\"/queue\">Open queue</a>"));
     let message = world.send(serde_json::json!({})).await;
     browser.post("/queue/pause", &[("site", "example.com")]).await;
     let page = browser.get(&format!("/messages/{message}")).await;
@@ -108,6 +108,33 @@ async fn a_message_page_shows_its_key_signatures_and_delivery_time() {
     assert!(!browser.get(&format!("/messages/{by_operator}")).await.shows("<dt>API key</dt>"));
     let overview = browser.get("/").await;
     assert!(overview.shows("Median time</span><strong>1.8 s</strong>"));
+}
+
+#[tokio::test]
+async fn the_median_time_is_of_the_period_and_stream() {
+    let world = World::new().await;
+    let deliver = async |seconds| {
+        let message = world.send(serde_json::json!({})).await;
+        world.advance(Duration::from_secs(seconds));
+        world.settle(message, TransferEnd::Delivered, AttemptFacts::default()).await;
+    };
+    deliver(2_880).await;
+    world.advance(Duration::from_secs(3 * 24 * 3600));
+    deliver(2).await;
+    let mut browser = world.owner().await;
+    for (query, shown) in [
+        ("range=24h", "Median time</span><strong>2 s</strong><span class=\"before\">95% within 2 s<"),
+        ("range=7d", "Median time</span><strong>2 s</strong><span class=\"before\">95% within 48 min<"),
+        ("range=30d&stream=marketing", "Median time</span><strong>–</strong>"),
+    ] {
+        let page = browser.get(&format!("/?{query}")).await;
+        assert!(page.shows(shown), "{query}: {}", page.between("Median time", "</li>"));
+    }
+    for _ in 0..200 {
+        deliver(3).await;
+    }
+    let page = world.owner().await.get("/?range=7d").await;
+    assert!(page.shows("Median time</span><strong>4 s</strong>"), "{}", page.between("Median time", "</li>"));
 }
 
 #[tokio::test]

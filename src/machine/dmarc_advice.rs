@@ -199,23 +199,19 @@ pub fn advise(evidence: &Evidence) -> Advice {
 /// Returns the step of a domain whose reports come here.
 fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRecord) -> Advice {
     let all = Failures::of(evidence.sources.iter());
-    let (days, messages) = (evidence.days_with_reports, all.messages);
+    let (days, messages, of) = (evidence.days_with_reports, all.messages, grouped(all.messages));
     if days < DAYS_MIN || messages < MESSAGES_MIN {
         let reason = format!(
             "Days with reports in the last {DAYS} days: {days} ({DAYS_MIN} are needed). \
-             Messages in them: {} ({MESSAGES_MIN} are needed).",
-            grouped(messages)
+             Messages in them: {of} ({MESSAGES_MIN} are needed)."
         );
         return Advice::new(Action::Wait, reason);
     }
     let own = Failures::of(evidence.sources.iter().filter(|source| source.is_own()));
     if own.is_over_limit() {
-        let reason = format!(
-            "{} of {} messages from your own sources failed ({}). At most 1% may fail.",
-            grouped(own.failed),
-            grouped(own.messages),
-            own.percent()
-        );
+        let (failed, of) = (grouped(own.failed), grouped(own.messages));
+        let share = own.percent();
+        let reason = format!("{failed} of {of} messages from your own sources failed ({share}). At most 1% may fail.");
         let blockers = failing(evidence, SourceFigures::is_own);
         return Advice { blockers, ..Advice::new(Action::Fix, reason) };
     }
@@ -223,16 +219,15 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     let share = Failures { failed: open.failed, messages };
     if share.is_over_limit() {
         let reason = format!(
-            "{} of {} messages failed and come from unmarked sources ({}). At most 1% may fail.",
+            "{} of {of} messages failed and come from unmarked sources ({}). At most 1% may fail.",
             grouped(open.failed),
-            grouped(messages),
             share.percent()
         );
         let blockers = failing(evidence, SourceFigures::is_open);
         return Advice { blockers, ..Advice::new(Action::Review, reason) };
     }
     let passed = grouped(messages.saturating_sub(all.failed));
-    let figures = format!("{passed} of {} messages passed in reports of {days} days", grouped(messages));
+    let figures = format!("{passed} of {of} messages passed in reports of {days} days");
     match effective_policy(published) {
         DmarcPolicy::None => Advice::new(Action::Quarantine, format!("{figures}, and none are protected yet."))
             .with_record(theirs.with_policy(DmarcPolicy::Quarantine)),

@@ -54,6 +54,12 @@ pub(super) fn lines(row: &DomainRow, settings: &Settings) -> Vec<RecordLine> {
     expected_records(row, settings).into_iter().map(|record| line(row, record)).collect()
 }
 
+/// Returns the number of records that are published correctly: `3 of 5 records found`.
+pub(super) fn found(lines: &[RecordLine]) -> String {
+    let found = lines.iter().filter(|line| line.is_ok).count();
+    format!("{found} of {} records found", lines.len())
+}
+
 /// Returns the records as lines of a zone file (RFC 1035 5.1).
 pub(super) fn zone_file(lines: &[RecordLine]) -> String {
     let line = |line: &RecordLine| {

@@ -1,9 +1,11 @@
 //! The audit log of the account's changes and their actors, newest first.
 
+use std::collections::HashMap;
+
 use askama::Template;
 use hyper::StatusCode;
 
-use crate::base::id::ChangeId;
+use crate::base::id::{ChangeId, KeyId};
 use crate::domain::audit::Actor;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
@@ -14,6 +16,7 @@ use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::{Days, Moment};
+use crate::store::error::StoreError;
 use crate::store::row::audit::AuditRow;
 
 /// Rows of a page.
@@ -42,12 +45,17 @@ struct AuditLine {
 }
 
 impl AuditLine {
-    fn new(visit: &Visit<'_>, row: AuditRow) -> Self {
+    /// Converts a line. `keys` has the names of the keys that were read before.
+    fn new(visit: &Visit<'_>, row: AuditRow, keys: &mut HashMap<KeyId, Option<String>>) -> Result<Self, StoreError> {
         let AuditRow { at, actor, change } = row;
-        Self {
+        let who = match &actor {
+            Actor::Key(key) => name_of(visit, *key, keys)?.unwrap_or_else(|| actor.to_string()),
+            Actor::Person(_) | Actor::Operator | Actor::Service | Actor::SetupLink { .. } => actor.to_string(),
+        };
+        Ok(Self {
             day: None,
             at: visit.moment(at),
-            who: actor.to_string(),
+            who,
             who_path: match &actor {
                 Actor::Key(key) => Some(format!("/keys/{key}")),
                 Actor::Person(_) | Actor::Operator | Actor::Service | Actor::SetupLink { .. } => None,
@@ -56,8 +64,22 @@ impl AuditLine {
             path: path_of(&change.object),
             object: change.object,
             name: change.name,
-        }
+        })
     }
+}
+
+/// Returns the name of an API key for the log. `None` if the key no longer exists.
+fn name_of(
+    visit: &Visit<'_>,
+    key: KeyId,
+    keys: &mut HashMap<KeyId, Option<String>>,
+) -> Result<Option<String>, StoreError> {
+    if let Some(known) = keys.get(&key) {
+        return Ok(known.clone());
+    }
+    let name = visit.api.engine.key(visit.account_id(), key)?.map(|row| format!("API key {}", row.name));
+    keys.insert(key, name.clone());
+    Ok(name)
 }
 
 /// Returns the page of an object. The page of a deleted object answers 404.
@@ -81,13 +103,14 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let page = paging::request::<ChangeId>(&query, ROWS);
     let Page { rows, next } = visit.api.engine.audit_log(visit.account_id(), page)?;
     let mut days = Days::new(visit.now);
+    let mut keys = HashMap::new();
     let line = |(_, row)| {
-        let line = AuditLine::new(&visit, row);
-        AuditLine { day: days.begin(&line.at), ..line }
+        let line = AuditLine::new(&visit, row, &mut keys)?;
+        Ok(AuditLine { day: days.begin(&line.at), ..line })
     };
     let page = AuditPage {
         frame: Frame::new(&visit, "Audit log", "/audit")?,
-        lines: rows.into_iter().map(line).collect(),
+        lines: rows.into_iter().map(line).collect::<Result<_, StoreError>>()?,
         paging: Paging::new::<ChangeId>("/audit", &[], &query, next),
     };
     html::page(StatusCode::OK, &page)

@@ -11,6 +11,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::domains::{new_of, refused};
 use crate::panel::components::{Badge, FormFaults};
+use crate::panel::dns;
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::Frame;
@@ -43,6 +44,8 @@ struct DomainLine {
     stream: Stream,
     badge: Badge,
     last_checked_at: Option<Moment>,
+    /// Number of its records that are published: `3 of 5 records found`.
+    found: String,
 }
 
 /// Returns the badge of a domain status.
@@ -74,6 +77,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFault
         stream: row.stream,
         badge: badge_of(row.status),
         last_checked_at: row.last_checked_at.map(|at| visit.moment(at)),
+        found: dns::found(&dns::lines(&row, &visit.api.engine.settings)),
     });
     let page = DomainsPage {
         frame: Frame::new(visit, "Domains", "/domains")?.with_done(done),

@@ -6,6 +6,8 @@ use hyper::StatusCode;
 
 use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, UserId};
 use crate::domain::hostname::DomainName;
+use crate::engine::listing::{Page, PageRequest};
+use crate::engine::messages::MessageFilter;
 use crate::http::answer::Answer;
 use crate::panel::form::Form;
 use crate::panel::html;
@@ -40,7 +42,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     if text.is_empty() {
         return written(&visit, StatusCode::OK, None);
     }
-    match target(&visit, text)? {
+    match target(&visit, text).await? {
         Target::Page(path) => Ok(html::redirect(&path)),
         Target::Missing => written(&visit, StatusCode::NOT_FOUND, Some(text.to_owned())),
     }
@@ -52,7 +54,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, missing: Option<String>) -> Re
     html::page(status, &OpenPage { frame, missing, places })
 }
 
-fn target(visit: &Visit<'_>, text: &str) -> Result<Target, Fault> {
+async fn target(visit: &Visit<'_>, text: &str) -> Result<Target, Fault> {
     if let Some(target) = by_id(visit, text)? {
         return Ok(target);
     }
@@ -62,13 +64,23 @@ fn target(visit: &Visit<'_>, text: &str) -> Result<Target, Fault> {
         return Ok(Target::Page(place.path.to_owned()));
     }
     if let Ok(domain) = text.parse::<DomainName>() {
-        let own = visit.api.engine.domain_named(visit.account_id(), domain.as_str())?;
-        return Ok(Target::Page(match own {
-            Some(id) => format!("/domains/{id}"),
-            None => paging::address("/messages", &[("q", &format!("domain:{domain}"))]),
-        }));
+        if let Some(id) = visit.api.engine.domain_named(visit.account_id(), domain.as_str())? {
+            return Ok(Target::Page(format!("/domains/{id}")));
+        }
+        if has_mail(visit, &domain).await? {
+            return Ok(Target::Page(paging::address("/messages", &[("q", &format!("domain:{domain}"))])));
+        }
     }
     Ok(Target::Page(paging::address("/messages", &[("q", text)])))
+}
+
+/// Whether the account has mail of this domain, or so much that a search does not read all of it. Other text can have
+/// the form of a domain too: the beginning of an address, a file name, a version.
+async fn has_mail(visit: &Visit<'_>, domain: &DomainName) -> Result<bool, Fault> {
+    let filter = MessageFilter { domain: Some(domain.clone()), ..MessageFilter::default() };
+    let page = PageRequest { before: None, limit: 1 };
+    let Page { rows, next } = visit.api.engine.messages(visit.account_id(), filter, page).await?;
+    Ok(!rows.is_empty() || next.is_some())
 }
 
 /// Returns the page of the object with this identifier. `None` if the text is not an identifier.

@@ -137,8 +137,15 @@ async fn lines_name_programs_the_operator_and_the_service() {
         let on = Behalf::new(account, actor);
         world.engine.suppress(on, Suppression::of(name, SuppressionReason::Manual)).await.unwrap();
     }
-    let page = world.owner().await.get("/audit").await;
-    assert!(page.shows(&format!("<a href=\"/keys/{key}\">API key {key}</a>")), "{}", page.body);
+    let mut browser = world.owner().await;
+    browser.post("/keys", &[("name", "web shop"), ("scopes", "send")]).await;
+    let known = world.engine.keys(account, PAGE).unwrap().rows[0].id;
+    let on = Behalf::new(account, Actor::Key(known));
+    let name = "yes@example.com".parse().unwrap();
+    world.engine.suppress(on, Suppression::of(name, SuppressionReason::Manual)).await.unwrap();
+    let page = browser.get("/audit").await;
+    assert!(page.shows(&format!("<a href=\"/keys/{known}\">API key web shop</a>")), "{}", page.body);
+    assert!(page.shows(&format!("<a href=\"/keys/{key}\">API key {key}</a>")), "a key that no longer exists");
     assert!(page.shows(">operator</td>") && page.shows(">service</td>"));
 }
 

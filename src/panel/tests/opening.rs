@@ -24,7 +24,9 @@ async fn quick_open_finds_ids_addresses_domains_and_pages() {
         (world.account.to_string(), "/settings".to_owned()),
         ("api keys".to_owned(), "/keys".to_owned()),
         ("/queue".to_owned(), "/queue".to_owned()),
-        ("gmail.com".to_owned(), "/messages?q=domain%3Agmail.com".to_owned()),
+        ("EXAMPLE.com".to_owned(), "/messages?q=domain%3Aexample.com".to_owned()),
+        // Not a domain of any message, so it is a word.
+        ("gone.peter".to_owned(), "/messages?q=gone.peter".to_owned()),
         ("ann@example.com".to_owned(), "/messages?q=ann%40example.com".to_owned()),
         ("your order".to_owned(), "/messages?q=your+order".to_owned()),
         // Owners don't see the operators' pages.

@@ -100,7 +100,7 @@
   });
 
   // Shortcuts: Ctrl K or / for the search field, j and k for rows, Enter to open, [ newer, ] older, u up, c to copy, r to reload, g and a letter
-  // to go to a page, ? for help. Users can turn them off.
+  // to go to a page, ? for a page with all of them. Users can turn them off.
   let at = -1;
   let goes = false;
   const step = (by) => {
@@ -144,10 +144,7 @@
       u: () => follow(".crumb a"),
       c: () => follow("button[data-copy='#copy-id']"),
       r: () => location.reload(),
-      "?": () => {
-        const menu = document.querySelector("details.me");
-        if (menu) { menu.open = true; menu.querySelector("summary").focus(); }
-      },
+      "?": () => location.assign("/shortcuts"),
       g: () => { goes = true; setTimeout(() => { goes = false; }, 1500); },
     };
     const act = acts[event.key];

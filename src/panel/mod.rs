@@ -49,8 +49,8 @@ use page_guard::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Pri
 use pages::{
     account, accounts, alerts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events,
     explain, key, keys, login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes,
-    second_factor, settings, setup, smtp, suppression, suppression_import, suppressions, system, test_message, user,
-    users, webhook, webhook_changes, webhooks,
+    second_factor, settings, setup, shortcuts, smtp, suppression, suppression_import, suppressions, system,
+    test_message, user, users, webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -113,6 +113,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/login/confirm", "panel.proof.try", Own, proof::attempt),
         page!(GET, "/", "panel.overview", Look, overview::show),
         page!(GET, "/open", "panel.open", Look, open::show),
+        page!(GET, "/shortcuts", "panel.shortcuts", Look, shortcuts::show),
         page!(POST, "/test-message", "panel.test_message", Change, test_message::send),
         page!(POST, "/view/end", "panel.view.end", Leave, account::end_view),
         page!(GET, "/system", "panel.system", Operate, system::show),

@@ -1,13 +1,21 @@
 //! Safe message preview: the HTML in a sandboxed frame, remote images only on request, and text, headers and
 //! attachments as text.
 
-use super::components::{Excerpt, byte_size};
+use super::components::{Choice, Excerpt, byte_size};
 use super::form::Form;
 use super::html::{self, Remote};
 use super::page_error::Fault;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::mail::read::{AttachedFile, ReadParts};
+
+/// Widths of the frame: name in the address, label, and CSS class.
+const WIDTHS: [(&str, &str, &str); 3] =
+    [("390", "Phone", "preview w390"), ("768", "Tablet", "preview w768"), ("full", "Full", "preview")];
+
+/// Parts that have a tab of their own, and their names.
+pub(super) const PARTS: [(&str, &str); 4] =
+    [("html", "HTML"), ("text", "Text"), ("headers", "Headers"), ("attachments", "Attachments")];
 
 /// Message content as its page shows it.
 pub(super) struct Preview {
@@ -17,39 +25,57 @@ pub(super) struct Preview {
     pub(super) class: &'static str,
     /// URL that loads remote images, if there are any and they are blocked.
     pub(super) with_images: Option<String>,
-    /// The same page with the other frame width.
-    pub(super) other_width: String,
-    /// Label of the link to the other width.
-    pub(super) other_width_words: &'static str,
+    /// Frame widths to choose from.
+    pub(super) widths: Vec<Choice>,
     /// The plain text.
     pub(super) text: Option<Excerpt>,
     /// Custom headers.
     pub(super) headers: Vec<(String, String)>,
     /// Descriptions of the attachments.
     pub(super) files: Vec<String>,
+    /// The only part to show. `None` shows all parts.
+    pub(super) part: Option<&'static str>,
 }
 
 impl Preview {
     /// Creates the preview of `parts` on the page at `path`. The frame's document is at `path`/preview.
     pub(super) fn new(parts: ReadParts, path: &str, query: &Form) -> Self {
-        let (wants_images, is_narrow) = (wants_images(query), query.text("width") == "narrow");
+        let wants_images = wants_images(query);
+        let [.., full] = WIDTHS;
+        let (width, _, class) = WIDTHS.into_iter().find(|(name, ..)| *name == query.text("width")).unwrap_or(full);
         let has_remote = parts.html.as_deref().is_some_and(has_remote_images);
         let images = if wants_images { "?images=remote" } else { "" };
         let address = |width: &str, images: bool| {
             let images = if images { "&images=remote" } else { "" };
             format!("{path}?width={width}{images}#content")
         };
-        let (width, other) = if is_narrow { ("narrow", "wide") } else { ("wide", "narrow") };
+        let choice = |(name, words, _): (&str, &str, _)| Choice {
+            words: words.to_owned(),
+            path: address(name, wants_images),
+            is_here: name == width,
+        };
         Self {
             frame: parts.html.is_some().then(|| format!("{path}/preview{images}")),
-            class: if is_narrow { "preview narrow" } else { "preview" },
+            class,
             with_images: (has_remote && !wants_images).then(|| address(width, true)),
-            other_width: address(other, wants_images),
-            other_width_words: if is_narrow { "As wide as the page" } else { "As narrow as a phone" },
+            widths: WIDTHS.map(choice).into(),
             text: parts.text.as_deref().map(Excerpt::of),
             headers: parts.headers.into_iter().collect(),
             files: parts.attachments.iter().map(file).collect(),
+            part: None,
         }
+    }
+
+    /// Shows only the part of a tab. Without a known tab it is the HTML, or the text if there is no HTML.
+    pub(super) fn with_tab(self, tab: &str) -> Self {
+        let first = if self.frame.is_some() { "html" } else { "text" };
+        let part = PARTS.into_iter().map(|(name, _)| name).find(|name| *name == tab).unwrap_or(first);
+        Self { part: Some(part), ..self }
+    }
+
+    /// Whether the page shows this part.
+    pub(super) fn shows(&self, part: &str) -> bool {
+        self.part.is_none_or(|only| only == part)
     }
 }
 

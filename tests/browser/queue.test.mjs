@@ -71,6 +71,25 @@ for (const scripts of [true, false]) {
   });
 }
 
+scenario("a paused domain of recipients is named beside its mail", {}, async (page) => {
+  await page.goto("/queue");
+  const status = await page.evaluate(async () => {
+    const body = new URLSearchParams({ site: "simulator.test" });
+    return (await fetch("/queue/pause", { method: "POST", body })).status;
+  });
+  assert.equal(status, 200);
+  await instance.send({ to: "delivered+domain@simulator.test" });
+  await instance.advance(0);
+  await page.goto("/");
+  await page.getByText("Sending to simulator.test is paused.").waitFor();
+  await page.goto("/queue");
+  await page.getByText(/Mail for simulator.test is paused since .*: \d+ messages? waits?\./).waitFor();
+  await page.locator(".badge").getByText("Paused").waitFor();
+  await press(page, "Resume mail for simulator.test", "Resumed.");
+  await page.goto("/queue");
+  assert.equal(await page.getByText("is paused since").count(), 0);
+});
+
 scenario("the shown events can be downloaded as JSON lines", {}, async (page) => {
   const id = await instance.send({ to: "bounced+file@simulator.test" });
   await instance.advance(0);

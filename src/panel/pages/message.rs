@@ -13,19 +13,22 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::record_json;
 use crate::machine::transfer::Status;
-use crate::panel::components::{Badge, Excerpt, byte_size};
+use crate::panel::components::{Badge, Choice, Excerpt, byte_size};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::Frame;
 use crate::panel::page_error::Fault;
 use crate::panel::page_guard::Visit;
-use crate::panel::preview::{self, Preview};
+use crate::panel::preview::{self, PARTS, Preview};
 use crate::panel::record_card::Record;
 use crate::panel::timeline::{Step, steps, tls_words};
 use crate::panel::timestamp::{Moment, lasted};
 use crate::store::error::OpError;
 use crate::store::op::cancel::CancelRefusal;
 use crate::store::row::message::MessageRow;
+
+/// Tabs that show the whole message, and their names.
+const WHOLE: [(&str, &str); 2] = [("source", "Source"), ("json", "JSON")];
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -55,6 +58,7 @@ struct MessagePage {
     sent_with: Option<SentWith>,
     steps: Vec<Step>,
     live: String,
+    tabs: Vec<Choice>,
     tab: Tab,
     record: Record,
 }
@@ -68,7 +72,7 @@ struct SentWith {
 
 /// Selected part of the content.
 enum Tab {
-    /// Rendered message.
+    /// One part of the message.
     Preview(Preview),
     /// Raw source.
     Source(Excerpt),
@@ -81,14 +85,10 @@ enum Tab {
 }
 
 impl Tab {
-    /// Whether the visitor may see content at all.
-    const fn is_shown(&self) -> bool {
-        !matches!(self, Self::Withheld)
-    }
-
-    const fn name(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
-            Self::Preview(_) | Self::Gone | Self::Withheld => "preview",
+            Self::Preview(preview) => preview.part.unwrap_or_default(),
+            Self::Gone | Self::Withheld => "",
             Self::Source(_) => "source",
             Self::Json(_) => "json",
         }
@@ -137,10 +137,24 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_handle_mail(),
         steps: steps(&visit, &record, &events)?,
         live: news_of(*id, &events),
+        tabs: tabs(*id, &tab),
         tab,
         record: Record::new(&visit, id, &format!("/messages/{id}"), &format!("/v1/messages/{id}")),
     };
     html::page(StatusCode::OK, &page)
+}
+
+/// Returns the tabs of the content. A message whose content was deleted or is hidden has none.
+fn tabs(id: MessageId, tab: &Tab) -> Vec<Choice> {
+    let choice = |(name, words): (&str, &str)| Choice {
+        words: words.to_owned(),
+        path: format!("/messages/{id}?tab={name}#content"),
+        is_here: tab.name() == name,
+    };
+    match tab {
+        Tab::Gone | Tab::Withheld => Vec::new(),
+        Tab::Preview(_) | Tab::Source(_) | Tab::Json(_) => PARTS.into_iter().chain(WHOLE).map(choice).collect(),
+    }
 }
 
 fn from(row: &MessageRow) -> String {
@@ -214,7 +228,10 @@ async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<
             Tab::Json(Excerpt::of(&serde_json::to_string_pretty(&value).unwrap_or_default()))
         }
         _ => match visit.parts(record).await? {
-            Some(parts) => Tab::Preview(Preview::new(parts, &format!("/messages/{}", record.id), query)),
+            Some(parts) => {
+                let preview = Preview::new(parts, &format!("/messages/{}", record.id), query);
+                Tab::Preview(preview.with_tab(query.text("tab")))
+            }
             None => Tab::Gone,
         },
     })

@@ -32,6 +32,7 @@ pub(super) mod queue_changes;
 pub(super) mod second_factor;
 pub(super) mod settings;
 pub(super) mod setup;
+pub(super) mod shortcuts;
 pub(super) mod smtp;
 pub(super) mod suppression;
 pub(super) mod suppression_import;

@@ -76,6 +76,8 @@ async fn single_key_shortcuts_can_be_turned_off() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/").await.shows("<body data-shortcuts=\"on\">"));
+    let all = browser.get("/shortcuts").await;
+    assert!(all.shows("Single-key shortcuts are on.") && all.shows("<kbd>g</kbd> <kbd>q</kbd>"), "{}", all.body);
     assert_eq!(browser.post("/appearance", &[("shortcuts", "off")]).await.status, 303);
     let page = browser.get("/messages").await;
     assert!(page.shows("<body data-shortcuts=\"off\">") && page.shows("data-theme=\"system\""));

@@ -67,18 +67,29 @@ async fn the_timeline_shows_the_webhook_deliveries_of_each_event() {
 }
 
 #[tokio::test]
-async fn a_message_preview_has_two_widths_and_a_download() {
+async fn a_message_preview_has_tabs_widths_and_a_download() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({ "html": "<p>Hi</p><img src=\"https://x.test/p\">" })).await;
     let own = format!("/messages/{message}");
     let page = browser.get(&own).await;
-    assert!(page.shows("class=\"preview\"") && page.shows("width=narrow#content") && page.shows("copy-id"));
+    assert!(page.shows("class=\"preview\"") && page.shows("width=390#content") && page.shows("copy-id"));
     assert!(page.shows(&format!("curl http://panel.test/v1{own} ")));
-    let page = browser.get(&format!("{own}?width=narrow&images=remote")).await;
-    assert!(
-        page.shows("class=\"preview narrow\"") && page.shows("preview?images=remote\"") && !page.shows("not loaded")
-    );
+    let page = browser.get(&format!("{own}?width=390&images=remote")).await;
+    assert!(page.shows("class=\"preview w390\"") && page.shows("preview?images=remote\"") && !page.shows("not loaded"));
+    for (tab, shown) in [
+        ("html", "<iframe"),
+        ("text", "class=\"mail-text\""),
+        ("headers", "no custom headers"),
+        ("attachments", "no attachments"),
+        ("source", "aria-label=\"Source\""),
+        ("json", "aria-label=\"JSON\""),
+    ] {
+        let page = browser.get(&format!("{own}?tab={tab}")).await;
+        let here = format!("?tab={tab}#content\" aria-current=\"page\"");
+        assert!(page.shows(&here) && page.shows(shown), "{tab}: {}", page.between("id=\"content\"", "</section>"));
+        assert_eq!(page.shows("<iframe"), tab == "html", "{tab}");
+    }
     let file = browser.get(&format!("{own}/download")).await;
     assert_eq!(file.header("content-type"), "message/rfc822");
     assert_eq!(file.header("content-disposition"), format!("attachment; filename=\"{message}.eml\""));

@@ -5,10 +5,11 @@
 const UNLINKED = [
   "/login", "/setup", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere", "/explain",
   "/open", "/open?q=nothing", "/suppressions/import", "/messages?q=to:nobody@example.com", "/queue?done=paused&site=x",
+  "/messages?q=status:open", "/shortcuts",
 ];
 /** Views of one record that are separate pages. */
 const VIEWS = {
-  "/messages/": ["?tab=source", "?tab=json"],
+  "/messages/": ["?tab=text", "?tab=headers", "?tab=attachments", "?tab=source", "?tab=json"],
   "/domains/": ["/dmarc", "/checklist", "/delete"],
   "/webhooks/": ["/delete"],
   "/keys/": ["/delete"],

@@ -8,6 +8,7 @@ use redb::{Builder, DatabaseError, ReadableTable, TableDefinition, TableHandle};
 use super::*;
 use crate::store::disk::{Entry, FileSystem};
 use crate::store::read::Read;
+use crate::store::replica::{Follower, Position};
 use crate::store::restore;
 use crate::store::testing::{START, TestStore};
 
@@ -264,6 +265,24 @@ fn a_migration_without_space_changes_nothing() {
     let names: Vec<_> = fs::read_dir(test.directory()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains("migrating")), "{names:?}");
     assert!(!names.iter().any(|name| name.to_string_lossy().contains("backup")), "{names:?}");
+}
+
+#[test]
+fn a_store_of_format_1_follows_a_log_before_its_migration() {
+    let mut test = store();
+    make_format_1(&test);
+    let entropy = || Arc::new(crate::base::entropy::SeededEntropy::new(1));
+    let position = Position { slot: 3, ..Position::default() };
+    let mut follower = Follower::open(test.directory(), START, entropy()).unwrap();
+    assert_eq!((follower.format().unwrap(), follower.position()), (1, None));
+    follower.end_slot(position).unwrap();
+    follower.checkpoint().unwrap();
+    drop(follower);
+    let follower = Follower::open(test.directory(), START, entropy()).unwrap();
+    assert_eq!(follower.position(), Some(position));
+    drop(follower);
+    test.open().unwrap();
+    assert_eq!(test.count(Table::AccountsByHint, &[]), 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::position::{Position, Sequence};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::store::checksum;
+use crate::store::checksum::Values;
 use crate::store::content::{Content, Returning};
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::{Disk, FileSystem};
@@ -57,6 +57,7 @@ pub struct Follower {
     directory: PathBuf,
     entropy: Arc<dyn Entropy>,
     database: OpenDatabase,
+    values: Values,
     content: Content,
     master: Arc<MasterKey>,
     bodies: Option<Returning>,
@@ -93,13 +94,15 @@ impl Follower {
         database: OpenDatabase,
         limits: &Limits,
     ) -> Result<Self, OpenError> {
-        if migrate::format_of(&database)?.is_none_or(|format| format == FORMAT) {
+        let format = migrate::format_of(&database)?;
+        let values = Values::of_format(format);
+        if format.is_none_or(|format| format == FORMAT) {
             // A restored store lacks the tables that had no rows.
             let transaction = database.begin_write().map_err(StoreError::from)?;
             schema::make_tables(&transaction)?;
             journal::publish(transaction)?;
         }
-        let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?, Arc::default());
+        let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?, Arc::default()).with(values);
         let proof = found.get(Table::Meta, meta::MASTER_KEY_PROOF)?.ok_or(OpenError::WrongMasterKey)?;
         let master = Arc::new(master_key::of_store(&*disk, directory, Some(&proof), &*entropy)?);
         let position = found.get(Table::Meta, meta::REPLICA)?.and_then(|bytes| Position::decode(&bytes));
@@ -115,6 +118,7 @@ impl Follower {
             directory,
             entropy,
             database,
+            values,
             content,
             master,
             bodies,
@@ -196,7 +200,7 @@ impl Follower {
             if table == Table::Meta.name() && key == meta::REPLICA {
                 continue;
             }
-            put(&transaction, table, key, value)?;
+            put(&transaction, self.values, (table, key), value)?;
         }
         self.slot = Some(transaction);
         self.sequence = next;
@@ -212,7 +216,7 @@ impl Follower {
             Some(transaction) => transaction,
             None => self.database.begin_write()?,
         };
-        put(&transaction, Table::Meta.name(), meta::REPLICA, Some(&position.encode()))?;
+        put(&transaction, self.values, (Table::Meta.name(), meta::REPLICA), Some(&position.encode()))?;
         journal::publish(transaction)?;
         self.position = Some(position);
         self.is_ahead = true;
@@ -224,7 +228,8 @@ impl Follower {
     /// # Errors
     /// Database or file system errors: the store must be opened again.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
-        if !self.is_ahead {
+        // The rows of a batch that the next slot completes are not visible yet.
+        if !self.is_ahead || self.slot.is_some() {
             return Ok(());
         }
         if let Some(bodies) = self.bodies.take() {
@@ -272,7 +277,7 @@ impl Follower {
         })?;
         drop(found);
         let transaction = self.database.begin_write()?;
-        put(&transaction, Table::Meta.name(), meta::RESTORED, Some(&hold.encode()))?;
+        put(&transaction, self.values, (Table::Meta.name(), meta::RESTORED), Some(&hold.encode()))?;
         journal::publish(transaction)?;
         self.is_ahead = true;
         Ok(standing)
@@ -299,15 +304,20 @@ impl Follower {
     /// # Errors
     /// Database errors.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        Ok(Snapshot::new(self.database.begin_read()?, Arc::default()))
+        Ok(Snapshot::new(self.database.begin_read()?, Arc::default()).with(self.values))
     }
 }
 
-/// Writes a row with its checksum, or removes it.
-fn put(transaction: &WriteTransaction, table: &str, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+/// Writes a row as the store's format has it, or removes it.
+fn put(
+    transaction: &WriteTransaction,
+    values: Values,
+    (table, key): (&str, &[u8]),
+    value: Option<&[u8]>,
+) -> Result<(), StoreError> {
     let mut opened = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
     match value {
-        Some(value) => drop(opened.insert(key, checksum::stored(table, key, value).as_slice())?),
+        Some(value) => drop(opened.insert(key, values.stored(table, key, value).as_slice())?),
         None => drop(opened.remove(key)?),
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use redb::{ReadOnlyTable, ReadTransaction, StorageError, TableError};
 
-use super::checksum;
+use super::checksum::Values;
 use super::damage::{Damage, guarded};
 use super::error::StoreError;
 use super::read::{Each, OnDamage, Order, Read};
@@ -22,6 +22,7 @@ pub struct Snapshot {
     transaction: ReadTransaction,
     tables: [OnceCell<SnapshotTable>; Table::ALL.len()],
     damage: Arc<Damage>,
+    values: Values,
 }
 
 /// Callback for each key and its stored bytes with the checksum.
@@ -30,7 +31,12 @@ pub(super) type StoredValueVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<Contr
 impl Snapshot {
     /// Creates a view from `transaction`, of a database whose values have checksums. `damage` counts the damage found.
     pub(super) fn new(transaction: ReadTransaction, damage: Arc<Damage>) -> Self {
-        Self { transaction, tables: std::array::from_fn(|_| OnceCell::new()), damage }
+        Self { transaction, tables: std::array::from_fn(|_| OnceCell::new()), damage, values: Values::Checked }
+    }
+
+    /// Returns the view of a database with `values` of another format.
+    pub(super) fn with(self, values: Values) -> Self {
+        Self { values, ..self }
     }
 
     /// Returns the transaction, to copy everything.
@@ -117,10 +123,11 @@ impl Read for Snapshot {
         let opened = self.table(table)?;
         let stored = guarded(|| Ok(opened.get(key)?.map(|stored| stored.value().to_vec())));
         let Some(mut stored) = self.read(table, key, stored)? else {
-            let is_absent = self.read(table, key, guarded(|| neighbours::is_absent(opened, table, key)))?;
+            let is_absent =
+                self.read(table, key, guarded(|| neighbours::is_absent(opened, self.values, table, key)))?;
             return if is_absent { Ok(None) } else { Err(self.damage.hidden(table, key)) };
         };
-        let length = checksum::open(table.name(), key, &stored).map(<[u8]>::len);
+        let length = self.values.open(table.name(), key, &stored).map(<[u8]>::len);
         stored.truncate(length.ok_or_else(|| self.damage.row(table, key))?);
         Ok(Some(stored))
     }
@@ -135,13 +142,13 @@ impl Read for Snapshot {
     ) -> Result<(), StoreError> {
         if on_damage == OnDamage::Fail && range.0 < range.1 {
             let opened = self.table(table)?;
-            let is_whole = guarded(|| neighbours::begins_at(opened, table, range.0));
+            let is_whole = guarded(|| neighbours::begins_at(opened, self.values, table, range.0));
             if !self.read(table, range.0, is_whole)? {
                 return Err(self.damage.hidden(table, range.0));
             }
         }
         self.scan_stored(table, range, order, &mut |key, stored| match (
-            checksum::open(table.name(), key, stored),
+            self.values.open(table.name(), key, stored),
             on_damage,
         ) {
             (Some(value), _) => each(key, value),

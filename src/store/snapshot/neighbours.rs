@@ -4,7 +4,7 @@
 
 use redb::{AccessGuard, ReadOnlyTable, ReadableTableMetadata as _, StorageError};
 
-use crate::store::checksum;
+use crate::store::checksum::Values;
 use crate::store::read::Order;
 use crate::store::schema::Table;
 
@@ -30,9 +30,14 @@ enum Side {
 ///
 /// # Errors
 /// Errors of redb.
-pub(super) fn is_absent(opened: &NeighbourTable, table: Table, key: &[u8]) -> Result<bool, StorageError> {
-    let after = side(opened.range::<&[u8]>(key..)?, table, key, Order::Ascending)?;
-    let before = before(opened, table, key)?;
+pub(super) fn is_absent(
+    opened: &NeighbourTable,
+    values: Values,
+    table: Table,
+    key: &[u8],
+) -> Result<bool, StorageError> {
+    let after = side(opened.range::<&[u8]>(key..)?, values, (table, key), Order::Ascending)?;
+    let before = before(opened, values, table, key)?;
     let is_seemingly_empty = before == Side::Empty && after == Side::Empty;
     Ok(before != Side::InDoubt && after != Side::InDoubt && (!is_seemingly_empty || opened.len()? == 0))
 }
@@ -41,29 +46,34 @@ pub(super) fn is_absent(opened: &NeighbourTable, table: Table, key: &[u8]) -> Re
 ///
 /// # Errors
 /// Errors of redb.
-pub(super) fn begins_at(opened: &NeighbourTable, table: Table, key: &[u8]) -> Result<bool, StorageError> {
-    Ok(before(opened, table, key)? != Side::InDoubt)
+pub(super) fn begins_at(
+    opened: &NeighbourTable,
+    values: Values,
+    table: Table,
+    key: &[u8],
+) -> Result<bool, StorageError> {
+    Ok(before(opened, values, table, key)? != Side::InDoubt)
 }
 
-fn before(opened: &NeighbourTable, table: Table, key: &[u8]) -> Result<Side, StorageError> {
-    side(opened.range::<&[u8]>(..key)?.rev(), table, key, Order::Descending)
+fn before(opened: &NeighbourTable, values: Values, table: Table, key: &[u8]) -> Result<Side, StorageError> {
+    side(opened.range::<&[u8]>(..key)?.rev(), values, (table, key), Order::Descending)
 }
 
 /// Checks one side. `rows` begin next to `key` and lead away from it.
 fn side<'a>(
     rows: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
-    table: Table,
-    key: &[u8],
+    values: Values,
+    (table, key): (Table, &[u8]),
     order: Order,
 ) -> Result<Side, StorageError> {
     let mut side = Side::Empty;
     for (number, row) in rows.enumerate() {
         let (found, stored) = row?;
-        let is_sound = checksum::open(table.name(), found.value(), stored.value()).is_some();
+        let is_sound = values.open(table.name(), found.value(), stored.value()).is_some();
         if is_sound && order.is_before(key, found.value()) {
             return Ok(Side::Sound);
         }
-        let is_of_key = checksum::open(table.name(), key, stored.value()).is_some();
+        let is_of_key = values.open(table.name(), key, stored.value()).is_some();
         if is_sound || is_of_key || number == PASSED {
             return Ok(Side::InDoubt);
         }

@@ -1,8 +1,7 @@
 //! Following the log: each slot is read from the bucket and applied to a store that does not run operations.
 
-use std::time::Duration;
-
 use super::error::ReplicaError;
+use super::holder_lease::HolderLease;
 use super::objects::{ReplicaObjects, Slot};
 use crate::base::digest::Digest;
 use crate::base::time::Timestamp;
@@ -52,8 +51,8 @@ pub struct LogFollower {
     assembler: Assembler,
     /// Sequence of the last batch in the log up to the cursor.
     logged: u64,
-    /// The longest lease of the claims that were read.
-    lease: Duration,
+    /// The lease of the log's holder, once it is known.
+    lease: Option<HolderLease>,
     /// Time after which no batch is applied.
     pub until: Option<Timestamp>,
 }
@@ -69,7 +68,7 @@ impl LogFollower {
     pub fn at(follower: Follower, cursor: Cursor) -> Self {
         let position = follower.position().filter(|position| position.slot == cursor.slot);
         let logged = position.map_or(0, |position| position.sequence);
-        Self { follower, cursor, assembler: Assembler::default(), logged, lease: Duration::ZERO, until: None }
+        Self { follower, cursor, assembler: Assembler::default(), logged, lease: None, until: None }
     }
 
     /// Returns the sequence of the last batch in the log up to the cursor.
@@ -77,9 +76,23 @@ impl LogFollower {
         self.logged
     }
 
-    /// Returns the longest lease of the claims that were read.
-    pub(super) const fn lease(&self) -> Duration {
-        self.lease
+    /// Returns the lease of the log's holder, as far as the log that was read tells.
+    pub fn lease(&self) -> HolderLease {
+        self.lease.unwrap_or(HolderLease::UNKNOWN)
+    }
+
+    /// Reads what the slots up to the cursor tell about the log's holder, unless this process has read those slots.
+    ///
+    /// # Errors
+    /// The bucket; a claim that does not open.
+    pub(super) async fn learn_holder(&mut self, objects: &ReplicaObjects) -> Result<(), ReplicaError> {
+        if self.cursor.head.is_none() && self.cursor.slot > 0 {
+            self.cursor.head = objects.slot_head(self.cursor.slot).await?;
+        }
+        if self.lease.is_none() {
+            self.lease = Some(objects.holder_lease(&self.cursor).await?.unwrap_or(HolderLease::UNKNOWN));
+        }
+        Ok(())
     }
 
     /// Returns the position that the store has reached in the log.
@@ -112,7 +125,6 @@ impl LogFollower {
             SlotBody::Claim(claim) => {
                 // Drops parts of a batch that the previous holder did not finish.
                 self.assembler = Assembler::default();
-                self.lease = self.lease.max(Duration::from_millis(claim.lease_millis));
                 let is_own = slot.link.head.holder == objects.holder;
                 if claim.sequence < self.follower.sequence().number && !is_own {
                     return Err(self.broken("another machine claimed it without batches that this directory has"));
@@ -126,6 +138,7 @@ impl LogFollower {
             }
             SlotBody::Beat | SlotBody::Release => {}
         }
+        self.lease = HolderLease::after(self.lease, self.cursor.head.as_ref(), &slot);
         self.cursor =
             Cursor { slot: number, digest: slot.digest, epoch: slot.link.head.epoch, head: Some(slot.link.head) };
         if self.assembler.is_at_rest() {

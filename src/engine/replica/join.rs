@@ -16,7 +16,7 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
-use crate::machine::replica_lease::{LeaseRules, Predecessor};
+use crate::machine::replica_lease::{LeaseRules, Predecessor, wait_for};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::identity::Identity;
 use crate::store::replica::name::ObjectName;
@@ -48,11 +48,11 @@ pub struct Joined {
     pub objects: ReplicaObjects,
     /// The position of the claim.
     pub claim: Position,
-    /// The first line of the slot before the claim.
-    pub previous: Option<Head>,
+    /// The previous holder of the log.
+    pub(super) predecessor: Predecessor,
     /// Whether the log before the claim has rows of an earlier format.
     pub was_migrated: bool,
-    /// The rules of the lease, with the longest duration that any machine is known to use.
+    /// The rules of the lease.
     pub(super) lease: LeaseRules,
     /// Time of the claim's request, on the machine's own clock.
     pub(super) asked_at: Duration,
@@ -60,19 +60,17 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Returns the previous holder of the log.
-    pub(super) fn predecessor(&self) -> Predecessor {
-        match &self.previous {
-            None => Predecessor::Released,
-            Some(head) if head.kind == Kind::Release => Predecessor::Released,
-            Some(head) if head.holder == self.objects.holder => Predecessor::Own,
-            Some(_) => Predecessor::Other,
+    /// Returns how long the previous holder may still send mail.
+    pub fn wait(&self) -> Duration {
+        match self.predecessor {
+            Predecessor::Other { lease } => wait_for(lease),
+            Predecessor::Released | Predecessor::Own => Duration::ZERO,
         }
     }
 
     /// Returns the lease that starts with the claim.
     pub(super) fn begin_lease(&self) -> Lease {
-        Lease::new(self.lease, Arc::clone(&self.real), self.asked_at, self.predecessor())
+        Lease::new(self.lease, Arc::clone(&self.real), self.asked_at, self.predecessor)
     }
 }
 
@@ -247,12 +245,21 @@ impl Joining {
         }
     }
 
-    /// Returns the first line of the slot at the cursor.
-    async fn previous(&self) -> Result<Option<Head>, ReplicaError> {
-        let Cursor { slot, head, .. } = &self.log.cursor;
-        match head {
-            None if *slot > 0 => Ok(self.objects.slot(*slot).await?.map(|slot| slot.link.head)),
-            head => Ok(head.clone()),
+    /// Returns the holder of the log up to the cursor, for a claim after it.
+    fn predecessor(&self) -> Predecessor {
+        let lease = self.log.lease();
+        let of_other = |lease: Duration| Predecessor::Other { lease: lease.max(self.lease.lease) };
+        match &self.log.cursor.head {
+            Some(head) if head.kind == Kind::Release => Predecessor::Released,
+            Some(head) if head.holder == self.objects.holder => match lease.of_others(self.objects.clock.now()) {
+                Duration::ZERO => Predecessor::Own,
+                // This directory claimed the log from another machine, and has not waited for that machine's lease.
+                earlier => of_other(earlier),
+            },
+            Some(_) => of_other(lease.longest()),
+            // The bucket was emptied, or the log is new.
+            None if self.cause == ClaimCause::Start || self.log.cursor.slot == 0 => Predecessor::Released,
+            None => of_other(lease.longest()),
         }
     }
 
@@ -279,6 +286,7 @@ impl Joining {
             let why = "slots that this directory lacks were removed by collection".to_owned();
             return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
         }
+        self.log.learn_holder(&self.objects).await?;
         let began = (self.cause, if self.lease.stops { self.lease.lease } else { Duration::ZERO });
         let claim = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
         let asked_at = claim.asked_at;
@@ -301,15 +309,13 @@ impl Joining {
                 Err(ReplicaError::Broken { slot: self.log.cursor.slot, why })
             }
             Claimed::Yes(claim) => {
-                let previous = self.previous().await?;
                 let was_migrated = self.log.follower.format()? != FORMAT;
-                let lease = self.lease.lease.max(self.log.lease());
                 Ok(Some(Joined {
                     objects: self.objects.clone(),
                     claim,
-                    previous,
+                    predecessor: self.predecessor(),
                     was_migrated,
-                    lease: LeaseRules { lease, ..self.lease },
+                    lease: self.lease,
                     asked_at,
                     real: Arc::clone(&self.real),
                 }))

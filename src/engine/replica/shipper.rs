@@ -34,6 +34,8 @@ pub(super) enum ShipperEnd {
     Deposed,
     /// A record can't be read.
     Failed,
+    /// It was asked to end while it waited for the previous holder's lease. A release would end that wait.
+    Waiting,
 }
 
 /// Number of records of the first waiting batch that are in earlier slots.
@@ -94,6 +96,9 @@ impl Shipper {
                 }
             };
             let Some(next) = next else {
+                if is_draining && self.shared.lease.is_waiting() && !self.shared.outbox.has_unconfirmed() {
+                    return ShipperEnd::Waiting;
+                }
                 tokio::select! {
                     () = self.shared.outbox.added() => {}
                     () = self.shared.beat.notified() => {}
@@ -157,9 +162,14 @@ impl Shipper {
         let empty = |body| Some(NextSlot { body, segments: BTreeSet::new(), sequence, progress: self.progress });
         Ok(match self.shared.take_beat() {
             true => empty(SlotBody::Beat),
-            false if is_draining && !self.shared.outbox.has_gap() => empty(SlotBody::Release),
+            false if is_draining && self.may_release() => empty(SlotBody::Release),
             false => None,
         })
+    }
+
+    /// Whether the next machine may send mail at once: the log has no gap, and no earlier lease may still be valid.
+    fn may_release(&self) -> bool {
+        !self.shared.outbox.has_gap() && !self.shared.lease.is_waiting()
     }
 
     /// Creates a slot and confirms it. Retries until the slot exists.

@@ -71,6 +71,9 @@ impl Standby {
     /// The bucket; the store. [`ReplicaError::needs_base`] tells whether a new base helps.
     pub async fn follow(&mut self) -> Result<bool, ReplicaError> {
         let step = self.log.step(&self.objects, |_| Ok(())).await.map_err(|error| self.stranded(error))?;
+        if step == FollowStep::End {
+            self.log.learn_holder(&self.objects).await?;
+        }
         let now = Instant::now();
         if now >= self.checkpoint_at {
             self.log.follower.checkpoint()?;
@@ -128,14 +131,14 @@ impl Standby {
         self.log.position(&self.objects)
     }
 
-    /// Returns the first line of that slot, if this process has read it.
+    /// Returns the first line of that slot, once the end of the log was reached.
     pub const fn head(&self) -> Option<&Head> {
         self.log.cursor.head.as_ref()
     }
 
-    /// Returns the longest lease of the claims that this process has read.
-    pub const fn lease(&self) -> Duration {
-        self.log.lease()
+    /// Returns the longest lease of the log's holders that may still be valid.
+    pub fn lease(&self) -> Duration {
+        self.log.lease().longest()
     }
 
     /// Returns the time of the last applied batch.

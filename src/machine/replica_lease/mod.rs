@@ -17,6 +17,8 @@
 
 use std::time::Duration;
 
+/// The longest lease that a machine may have.
+pub const LEASE_MAX: Duration = Duration::from_secs(60);
 /// A successor's wait in percent of its predecessor's lease: clock rates may differ by 5 %.
 const WAIT_PERCENT: u32 = 105;
 /// Margin added to that wait.
@@ -24,10 +26,15 @@ const WAIT_MARGIN: Duration = Duration::from_millis(500);
 /// Number of leases without a change after which a log counts as abandoned.
 const STILL_LEASES: u32 = 2;
 
+/// Returns the time that a successor waits for a lease.
+pub fn wait_for(lease: Duration) -> Duration {
+    lease * WAIT_PERCENT / 100 + WAIT_MARGIN
+}
+
 /// The settings of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseRules {
-    /// Validity of a confirmation: the longest that any machine of the store uses.
+    /// Validity of a confirmation.
     pub lease: Duration,
     /// Whether the right ends without confirmations. Otherwise it lasts until another machine claims the log.
     pub stops: bool,
@@ -43,7 +50,10 @@ pub enum Predecessor {
     /// This data directory.
     Own,
     /// Another machine, which may still rely on its lease.
-    Other,
+    Other {
+        /// The longest lease that may still be valid.
+        lease: Duration,
+    },
 }
 
 /// The confirmations of the log's owner.
@@ -132,7 +142,7 @@ impl LeaseState {
         match self {
             Self::Following { unchanged_since: still_since } => follow(still_since, input, rules),
             Self::Claiming => match input {
-                LeaseInput::Claimed { asked_at, predecessor } => claimed(asked_at, predecessor, now, rules),
+                LeaseInput::Claimed { asked_at, predecessor } => claimed(asked_at, predecessor, now),
                 LeaseInput::ClaimLost => Self::Following { unchanged_since: None },
                 _ => self,
             },
@@ -258,12 +268,12 @@ fn follow(still_since: Option<Duration>, input: LeaseInput, rules: &LeaseRules) 
     }
 }
 
-fn claimed(asked_at: Duration, predecessor: Predecessor, now: Duration, rules: &LeaseRules) -> LeaseState {
+fn claimed(asked_at: Duration, predecessor: Predecessor, now: Duration) -> LeaseState {
     let confirmations = Confirmations { newest: Some(asked_at), wanted_since: None };
     match predecessor {
         Predecessor::Released | Predecessor::Own => LeaseState::Active(confirmations),
-        Predecessor::Other => {
-            let wait = rules.lease * WAIT_PERCENT / 100 + WAIT_MARGIN;
+        Predecessor::Other { lease } => {
+            let wait = wait_for(lease);
             LeaseState::Waiting { wait, until: now + wait, confirmations }
         }
     }

@@ -34,9 +34,9 @@ fn a_claim_waits_for_its_predecessors_lease_unless_it_was_released() {
     };
     assert_eq!(claim(Predecessor::Released), active(1000, None));
     assert_eq!(claim(Predecessor::Own), active(1000, None));
-    let LeaseState::Waiting { until, .. } = claim(Predecessor::Other) else { panic!("it must wait") };
+    let LeaseState::Waiting { until, .. } = claim(Predecessor::Other { lease: LEASE }) else { panic!("it must wait") };
     assert_eq!(until, at(1200 + 5250 + 500), "1.05 leases and 0.5 s after the answer");
-    let waiting = claim(Predecessor::Other);
+    let waiting = claim(Predecessor::Other { lease: LEASE });
     assert_eq!(waiting.may_accept(at(1200), &STOPS), Permit::Granted);
     assert_eq!(waiting.may_send(at(1200), &STOPS), Permit::Refused);
     assert_eq!(waiting.step(LeaseInput::Passed, at(6949), &STOPS), waiting);
@@ -229,7 +229,7 @@ impl Log {
             (Request::Confirm, Some(_)) => LeaseInput::SlotTaken,
             (Request::Claim, None) => {
                 let predecessor = match self.slots.get(&self.seen[machine]) {
-                    Some(owner) if *owner != machine => Predecessor::Other,
+                    Some(owner) if *owner != machine => Predecessor::Other { lease: LEASE },
                     Some(_) => Predecessor::Own,
                     None => Predecessor::Released,
                 };

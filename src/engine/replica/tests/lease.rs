@@ -62,7 +62,7 @@ async fn a_frozen_process_must_confirm_its_lease_again() {
 #[tokio::test]
 async fn a_successor_accepts_at_once_but_sends_only_after_its_predecessors_lease() {
     let clock = clock();
-    let lease = Arc::new(lease(&clock, true, Predecessor::Other));
+    let lease = Arc::new(lease(&clock, true, Predecessor::Other { lease: LEASE }));
     assert!(lease.is_waiting() && lease.may_accept().await && !lease.may_send().await);
     let waits = tokio::spawn({
         let lease = Arc::clone(&lease);
@@ -79,7 +79,7 @@ async fn a_successor_accepts_at_once_but_sends_only_after_its_predecessors_lease
 #[tokio::test]
 async fn deposed_and_stopping_machines_end_all_waits() {
     let clock = clock();
-    let waiting = lease(&clock, true, Predecessor::Other);
+    let waiting = lease(&clock, true, Predecessor::Other { lease: LEASE });
     let (may, ()) = tokio::join!(waiting.wait_to_send(), async { waiting.end_waits() });
     assert!(!may);
     let deposed = lease(&clock, false, Predecessor::Released);

@@ -27,6 +27,7 @@ use crate::store::testing::START;
 
 const LEASE: Duration = Duration::from_secs(5);
 
+mod holder;
 mod lease;
 mod sync;
 
@@ -102,6 +103,14 @@ impl Machine {
             self.open(None).close();
         }
         self.go_on(self.join(ClaimCause::Start).await.unwrap()).await
+    }
+
+    /// Lets the lease of the previous holder end.
+    fn end_wait(&self, serving: &Serving) {
+        while serving.active.shared().waits_for_predecessor() {
+            self.clock.advance(Duration::from_secs(1));
+            serving.active.status(self.clock.now());
+        }
     }
 
     async fn go_on(&self, joined: Joined) -> Serving {
@@ -194,7 +203,7 @@ async fn a_standby_has_all_committed_batches_and_can_be_promoted() {
     drop(following);
     assert_eq!(accounts_in(&second), 6);
     let joined = second.join(ClaimCause::Promotion).await.unwrap();
-    assert_eq!(joined.predecessor(), Predecessor::Other, "the first machine did not release the log");
+    assert_eq!(joined.predecessor, Predecessor::Other { lease: LEASE }, "the first machine did not release the log");
     let promoted = second.go_on(joined).await;
     serving.add_account().await;
     serving.active.shared().deposed().await;
@@ -203,6 +212,7 @@ async fn a_standby_has_all_committed_batches_and_can_be_promoted() {
     assert!(!serving.stop().await);
     promoted.add_account().await;
     promoted.settled().await;
+    second.end_wait(&promoted);
     assert!(matches!(
         first.join(ClaimCause::Start).await,
         Err(ReplicaError::Claimed { holder, .. }) if holder == "second"
@@ -219,7 +229,7 @@ async fn a_released_log_is_claimed_at_once_and_a_restart_continues_it() {
     serving.base().await;
     assert!(serving.stop().await);
     let joined = machine.join(ClaimCause::Start).await.unwrap();
-    assert_eq!(joined.predecessor(), Predecessor::Released);
+    assert_eq!(joined.predecessor, Predecessor::Released);
     let serving = machine.go_on(joined).await;
     assert!(!serving.store.outbox().unwrap().has_gap());
     serving.add_account().await;

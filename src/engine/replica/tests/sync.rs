@@ -75,6 +75,7 @@ async fn a_failover_loses_no_answered_batch_and_the_old_machine_stops_answering(
     assert!(matches!(late, Err(StoreError::InDoubt | StoreError::Unconfirmed)), "{late:?}");
     assert!(!serving.stop().await);
     commit(&promoted.store).await.unwrap();
+    second.end_wait(&promoted);
     assert!(promoted.stop().await);
 }
 
@@ -144,5 +145,6 @@ async fn automatic_failover_claims_a_log_only_if_it_did_not_grow() {
     serving.add_account().await;
     serving.active.shared().deposed().await;
     assert!(!serving.stop().await);
+    second.end_wait(&promoted);
     assert!(promoted.stop().await);
 }

@@ -143,7 +143,8 @@ fn taken_apart(text: &str, status: u16) -> (Value, Exit) {
 }
 
 fn refusal(purpose: &str, exit: Exit, status: u16, value: &Value) -> CliError {
-    CliError::with_reasons(exit, format!("cannot {purpose}"), reasons(status, value), remedy(exit))
+    let refused = CliError::with_reasons(exit, format!("cannot {purpose}"), reasons(status, value), remedy(exit));
+    refused.with_code(value["code"].as_str())
 }
 
 /// Returns the API's error message and the violations of each field.

@@ -13,12 +13,13 @@ pub struct CliError {
     what: String,
     why: Vec<String>,
     remedy: String,
+    code: Option<String>,
 }
 
 impl CliError {
     /// Creates a failure with an exit code: the action, the reason, and the remedy.
     pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { exit, what: what.into(), why: vec![why.into()], remedy: remedy.into() }
+        Self { exit, what: what.into(), why: vec![why.into()], remedy: remedy.into(), code: None }
     }
 
     /// Creates a failure with several reasons, one line each.
@@ -28,7 +29,7 @@ impl CliError {
         why: impl IntoIterator<Item = String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { exit, what: what.into(), why: why.into_iter().collect(), remedy: remedy.into() }
+        Self { exit, what: what.into(), why: why.into_iter().collect(), remedy: remedy.into(), code: None }
     }
 
     /// Returns the failure with the exit code `exit`.
@@ -41,6 +42,23 @@ impl CliError {
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Self {
         Self { why: vec![why.into()], remedy: String::new(), ..self }
+    }
+
+    /// Returns the failure with the error code of the service's answer.
+    #[must_use]
+    pub fn with_code(self, code: Option<&str>) -> Self {
+        Self { code: code.map(str::to_owned), ..self }
+    }
+
+    /// Returns the error code of the service's answer, if the service refused the request.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// Returns the reasons and the remedy as one line.
+    pub fn reason(&self) -> String {
+        let sentences = self.why.iter().chain([&self.remedy]).filter(|line| !line.is_empty());
+        sentences.map(|line| line.trim_end_matches('.')).collect::<Vec<_>>().join(". ") + "."
     }
 
     /// Returns its exit code.

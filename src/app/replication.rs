@@ -113,15 +113,14 @@ pub(super) async fn open(
         // Catching up needs an existing store with a sound journal.
         lock = LockedStore::open(directory, lock, Arc::clone(&clock), start)?.close();
     }
-    let claimed = claim(config, directory, Arc::clone(&clock), (cause, Duration::ZERO)).await?;
+    let claimed = claim(config, directory, Arc::clone(&clock), cause).await?;
     let claim = claimed.map(|claimed| claimed.ok_or_else(|| cannot_join(&ReplicaError::Moved))).transpose()?;
     let ground = LockedStore::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
     Ok((ground, claim))
 }
 
 /// Lets the store in `directory` catch up with the log of `config`, and claims it. Waits while the bucket does not
-/// answer. `None` without `[replica]`, and an inner `None` if a failover found new slots in the log. The previous
-/// holder's lease lasts at least `lease`, as far as known.
+/// answer. `None` without `[replica]`, and an inner `None` if a failover found new slots in the log.
 ///
 /// # Errors
 /// The reason why the log must not be claimed, with the exit code of the contract.
@@ -129,10 +128,9 @@ pub(super) async fn claim(
     config: &Config,
     directory: &Path,
     clock: Arc<dyn Clock>,
-    (cause, lease): (ClaimCause, Duration),
+    cause: ClaimCause,
 ) -> Result<Option<Option<Claim>>, CliError> {
-    let Some(mut world) = world(config, directory, clock)? else { return Ok(None) };
-    world.replica.lease.lease = world.replica.lease.lease.max(lease);
+    let Some(world) = world(config, directory, clock)? else { return Ok(None) };
     let mut waiting = WaitReport::default();
     admit(config, &world, &mut waiting).await?;
     let mut on_wait = |error: &BucketError, waited| waiting.report(error, waited);
@@ -167,6 +165,11 @@ impl Claim {
     /// Returns the position in the log at which the store is opened.
     pub(super) const fn start(&self) -> ReplicaStart {
         ReplicaStart { confirmed: self.joined.claim, backlog_bytes_max: self.backlog_bytes, sync: self.sync }
+    }
+
+    /// Returns how long the previous holder of the log may still send mail.
+    pub(super) fn wait(&self) -> Duration {
+        self.joined.wait()
     }
 
     /// Starts shipping the commits of `store`.

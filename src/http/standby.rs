@@ -17,6 +17,9 @@ use crate::net::http_listener::{Connection, ListenerKind, Serve};
 /// Maximum size of a promotion's body in bytes.
 const BODY_BYTES_MAX: usize = 4096;
 
+/// Error code of a promotion that is refused because an idle active machine can't be seen.
+pub const ACTIVE_UNSEEN: &str = "active_unseen";
+
 /// A promotion requested by the operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -40,8 +43,11 @@ pub struct PromotionRefusal {
     pub message: String,
 }
 
+/// The channel for the answer to a promotion.
+pub type PromotionAnswer = oneshot::Sender<Result<serde_json::Value, PromotionRefusal>>;
+
 /// A promotion for the standby's loop, and the channel for its answer.
-pub type Promotion = (PromotionRequest, oneshot::Sender<Result<serde_json::Value, PromotionRefusal>>);
+pub type Promotion = (PromotionRequest, PromotionAnswer);
 
 /// The service.
 pub struct StandbyService {

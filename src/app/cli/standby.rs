@@ -14,6 +14,7 @@ use crate::app::admin_client::{AdminClient, Ask};
 use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::app::standby::StandbyOptions;
+use crate::http::standby::ACTIVE_UNSEEN;
 
 const PROMOTE: &str = "promote the standby";
 /// Number of tries, one second apart, for a promoted standby to accept mail.
@@ -78,7 +79,7 @@ pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) 
     let body = |force: bool| json!({ "force": force, "hold": args.hold, "without_bucket": args.without_bucket });
     let asked = client.ask(Ask::post(PROMOTE, "/v1/replica/promote", None, Some(body(args.force))));
     let promoted = match asked {
-        Err(cli_error) if cli_error.to_string().contains("idle can't be seen") && confirmed(console)? => {
+        Err(cli_error) if cli_error.code() == Some(ACTIVE_UNSEEN) && confirmed(console)? => {
             client.ask(Ask::post(PROMOTE, "/v1/replica/promote", None, Some(body(true))))?
         }
         asked => asked?,

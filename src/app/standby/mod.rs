@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
+use self::promotion::AcceptedPromotion;
 use self::sight::LogView;
 use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
@@ -18,7 +19,7 @@ use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::locked_store::LockedStore;
 use super::metrics::Metrics;
-use super::replication::{self, World, cannot_join, with_base};
+use super::replication::{self, Claim, World, cannot_join, with_base};
 use super::serve;
 use super::settings;
 use super::signals::{SignalRequest, Signals};
@@ -80,36 +81,41 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
         let following = Following { config, options, key, world: &world, clock: &clock, is_ready: Cell::new(false) };
         let mut config = config.clone();
         let claim = loop {
-            let (cause, lease) = match following.run().await? {
+            match following.run().await? {
                 FollowEnd::Stopped => return Ok(Exit::Done),
-                FollowEnd::Promoted { without_bucket: true } => {
+                FollowEnd::Unclaimed => tracing::info!("the log was not claimed; following it again"),
+                FollowEnd::Claimed(claim) => break Some(*claim),
+                FollowEnd::WithoutBucket => {
                     config.replica.url = None;
                     break None;
                 }
-                FollowEnd::Promoted { without_bucket: false } => (ClaimCause::Promotion, Duration::ZERO),
-                FollowEnd::Abandoned { lease } => (ClaimCause::Failover, lease),
-            };
-            match replication::claim(&config, directory, Arc::clone(&clock), (cause, lease)).await? {
-                Some(None) => tracing::info!("the log moved before it was claimed; following it again"),
-                Some(Some(claim)) => break Some(claim),
-                None => return Ok(Exit::Usage),
             }
         };
+        // A standby that was ready has reported it.
+        let ready_fd = options.ready_fd.filter(|_| !following.is_ready.get());
         let ground = LockedStore::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
-        serve::serve_opened(&config, ground, PassedSockets::default(), None, claim).await
+        serve::serve_opened(&config, ground, PassedSockets::default(), ready_fd, claim).await
     })
 }
 
 /// Reason why following ended.
 enum FollowEnd {
+    /// A signal stopped the process.
     Stopped,
-    Promoted {
-        without_bucket: bool,
-    },
-    /// The log had no new slot for two leases of its holder, whose duration this is.
-    Abandoned {
-        lease: Duration,
-    },
+    /// The log was not claimed.
+    Unclaimed,
+    /// The log belongs to this process.
+    Claimed(Box<Claim>),
+    /// The operator promoted the standby without the bucket.
+    WithoutBucket,
+}
+
+/// Reason why the log is not followed any more.
+enum LoopEnd {
+    Stopped,
+    /// The log is claimed, because the operator asked for it if there is a promotion.
+    Claim(ClaimCause, Option<AcceptedPromotion>),
+    WithoutBucket(AcceptedPromotion),
 }
 
 /// A standby's loop.
@@ -140,8 +146,8 @@ impl Following<'_> {
         let ended = loop {
             let asked_at = self.world.replica.real.monotonic();
             let turn = self.turn(&mut standby, &mut sight, &status).await;
-            if let Some(lease) = self.abandoned(&turn, asked_at, &mut sight, standby.as_ref()) {
-                break Ok(FollowEnd::Abandoned { lease });
+            if self.is_abandoned(&turn, asked_at, &mut sight, standby.as_ref()) {
+                break Ok(LoopEnd::Claim(ClaimCause::Failover, None));
             }
             let wait = match turn {
                 Ok(RoundResult::Applied) => Duration::ZERO,
@@ -149,7 +155,7 @@ impl Following<'_> {
                     retry = POLL;
                     POLL
                 }
-                Ok(RoundResult::OwnLog) => break Ok(FollowEnd::Promoted { without_bucket: false }),
+                Ok(RoundResult::OwnLog) => break Ok(LoopEnd::Claim(ClaimCause::Promotion, None)),
                 Err(error) => match self.survive(error, &sight, &status) {
                     Ok(()) => {
                         retry = (retry * 2).min(RETRY_MAX);
@@ -160,19 +166,23 @@ impl Following<'_> {
             };
             tokio::select! {
                 biased;
-                asked = signals.next() => if matches!(asked, SignalRequest::Stop) { break Ok(FollowEnd::Stopped) },
+                asked = signals.next() => if matches!(asked, SignalRequest::Stop) { break Ok(LoopEnd::Stopped) },
                 promotion = asked.recv() => if let Some(promotion) = promotion
-                    && let Some(ended) = self.promote(promotion, &mut standby, &sight).await
+                    && let Some(ended) = self.promote(promotion, &mut standby, &sight)
                 {
                     break Ok(ended);
                 },
                 () = sleep(wait) => {}
             }
         };
-        supervisor_end(&ended);
         if let Some(mut standby) = standby.take() {
             standby.checkpoint().map_err(|error| cannot_join(&error))?;
         }
+        let ended = match ended {
+            Ok(end) => self.claim(end, &mut signals).await,
+            Err(error) => Err(error),
+        };
+        supervisor_end(&ended);
         http.shutdown(Duration::from_secs(1)).await;
         metrics.shut_down().await;
         drop(std::fs::remove_file(self.config.data_dir.join(SOCKET_NAME)));

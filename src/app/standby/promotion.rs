@@ -1,25 +1,68 @@
-//! The promotion of a standby by an operator: the checks, and the answer to the operator.
+//! The promotion of a standby by an operator: the checks, the claim, and the answer to the operator.
 
-use super::sight::LogView;
-use super::{FollowEnd, Following};
-use crate::app::replication::mailing_from;
-use crate::engine::replica::{ReplicaError, Standby};
-use crate::http::standby::{Promotion, PromotionRefusal, PromotionRequest};
-use crate::store::replica::Kind;
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+
+use super::sight::LogView;
+use super::{FollowEnd, Following, LoopEnd};
+use crate::app::cli_error::CliError;
+use crate::app::exit::Exit;
+use crate::app::replication::{self, Claim, mailing_from};
+use crate::app::signals::{SignalRequest, Signals};
+use crate::base::time::Timestamp;
+use crate::engine::replica::{ReplicaError, Standby};
+use crate::http::standby::{ACTIVE_UNSEEN, Promotion, PromotionAnswer, PromotionRefusal, PromotionRequest};
+use crate::store::replica::claim::ClaimCause;
+use crate::store::replica::{Kind, Position};
+
+/// Maximum wait of an operator for the bucket's answer to the claim, below the deadline of the request.
+const CLAIM_WAIT: Duration = Duration::from_secs(45);
+
+/// A promotion without objections, which is answered once the log is claimed.
+pub(super) struct AcceptedPromotion {
+    answer: PromotionAnswer,
+    queued: u64,
+    due: u64,
+    /// The position before the claim.
+    position: Position,
+}
+
+impl AcceptedPromotion {
+    fn grant(self, (epoch, slot): (u64, u64), now: Timestamp, wait: Duration) {
+        let promoted = json!({
+            "epoch": epoch,
+            "slot": slot,
+            "accepting_at": now.to_string(),
+            "mailing_from": mailing_from(now, wait).to_string(),
+            "queued": self.queued,
+            "due": self.due,
+        });
+        // An operator who does not wait any more sees the result in the status.
+        drop(self.answer.send(Ok(promoted)));
+    }
+
+    fn refuse(self, status: u16, code: &'static str, message: String) {
+        drop(self.answer.send(Err(PromotionRefusal { status, code, message })));
+    }
+}
+
 impl Following<'_> {
-    /// Claims the log if no check fails. Returns how the standby ends then.
-    pub(super) async fn promote(
+    /// Checks whether the log may be claimed. Returns how following ends if it may; otherwise answers with the reason.
+    pub(super) fn promote(
         &self,
         (wanted, answer): Promotion,
         standby: &mut Option<Standby>,
         sight: &LogView,
-    ) -> Option<FollowEnd> {
+    ) -> Option<LoopEnd> {
         match self.prepare(wanted, standby, sight) {
-            Ok(promoted) => {
-                drop(answer.send(Ok(promoted)));
-                Some(FollowEnd::Promoted { without_bucket: wanted.without_bucket })
+            Ok((position, queued, due)) => {
+                let accepted = AcceptedPromotion { answer, queued, due, position };
+                Some(match wanted.without_bucket {
+                    true => LoopEnd::WithoutBucket(accepted),
+                    false => LoopEnd::Claim(ClaimCause::Promotion, Some(accepted)),
+                })
             }
             Err(refusal) => {
                 drop(answer.send(Err(refusal)));
@@ -33,7 +76,7 @@ impl Following<'_> {
         wanted: PromotionRequest,
         standby: &mut Option<Standby>,
         sight: &LogView,
-    ) -> Result<serde_json::Value, PromotionRefusal> {
+    ) -> Result<(Position, u64, u64), PromotionRefusal> {
         let refuse = |status, code, message: &str| PromotionRefusal { status, code, message: message.to_owned() };
         let Some(open) = standby.as_mut().filter(|_| sight.is_at_end || wanted.without_bucket) else {
             return Err(refuse(503, "not_ready", "The standby has not reached the end of the log yet."));
@@ -47,7 +90,7 @@ impl Following<'_> {
                 return Err(refuse(409, "active_lives", message));
             }
             let message = "An active machine that is idle can't be seen. Stop it first, then use --force.";
-            return Err(refuse(409, "active_unseen", message));
+            return Err(refuse(409, ACTIVE_UNSEEN, message));
         }
         let failed = |error: ReplicaError| refuse(500, "internal", &error.to_string());
         if wanted.hold {
@@ -55,19 +98,63 @@ impl Following<'_> {
         }
         open.checkpoint().map_err(failed)?;
         let (queued, due) = open.queued().map_err(failed)?;
-        let position = open.position();
-        let now = self.clock.now();
-        let wait = match was_released || wanted.without_bucket {
-            true => Duration::ZERO,
-            false => self.config.replica.lease.mul_f64(1.05) + Duration::from_millis(500),
-        };
-        Ok(serde_json::json!({
-            "epoch": position.epoch + 1,
-            "slot": position.slot + 1,
-            "accepting_at": now.to_string(),
-            "mailing_from": mailing_from(now, wait).to_string(),
-            "queued": queued,
-            "due": due,
-        }))
+        Ok((open.position(), queued, due))
     }
+
+    /// Claims the log if following ended for that, and answers the operator.
+    pub(super) async fn claim(&self, end: LoopEnd, signals: &mut Signals) -> Result<FollowEnd, CliError> {
+        let (cause, promotion) = match end {
+            LoopEnd::Stopped => return Ok(FollowEnd::Stopped),
+            LoopEnd::WithoutBucket(promotion) => {
+                let Position { epoch, slot, .. } = promotion.position;
+                promotion.grant((epoch + 1, slot + 1), self.clock.now(), Duration::ZERO);
+                return Ok(FollowEnd::WithoutBucket);
+            }
+            LoopEnd::Claim(cause, promotion) => (cause, promotion),
+        };
+        let is_awaited = promotion.is_some();
+        let gave_up = async {
+            match is_awaited {
+                true => tokio::time::sleep(CLAIM_WAIT).await,
+                false => std::future::pending().await,
+            }
+        };
+        let claimed = tokio::select! {
+            claimed = replication::claim(self.config, &self.config.data_dir, Arc::clone(self.clock), cause) => claimed,
+            () = stopped(signals) => return Ok(FollowEnd::Stopped),
+            // A claim that is still on its way makes this process the holder, which the next turn sees.
+            () = gave_up => Ok(Some(None)),
+        };
+        if let Some(promotion) = promotion {
+            answer(promotion, &claimed, self.clock.now());
+        }
+        Ok(claimed?.flatten().map_or(FollowEnd::Unclaimed, |claim| FollowEnd::Claimed(Box::new(claim))))
+    }
+}
+
+/// Answers the operator with the result of the claim.
+fn answer(promotion: AcceptedPromotion, claimed: &Result<Option<Option<Claim>>, CliError>, now: Timestamp) {
+    match claimed {
+        Ok(Some(Some(claim))) => {
+            let Position { epoch, slot, .. } = claim.start().confirmed;
+            promotion.grant((epoch, slot), now, claim.wait());
+        }
+        Ok(Some(None) | None) => {
+            let message = "The bucket did not confirm the claim. The standby goes on following; try again.";
+            promotion.refuse(503, "replica_unavailable", message.to_owned());
+        }
+        Err(error) => {
+            let (status, code) = match error.exit() {
+                Exit::Conflict => (409, "conflict"),
+                Exit::NotPermitted => (403, "replica_forbidden"),
+                _ => (500, "internal"),
+            };
+            promotion.refuse(status, code, error.reason());
+        }
+    }
+}
+
+/// Waits for a signal to stop.
+async fn stopped(signals: &mut Signals) {
+    while !matches!(signals.next().await, SignalRequest::Stop) {}
 }

@@ -35,14 +35,14 @@ impl LogView {
 }
 
 impl Following<'_> {
-    /// Returns the lease of the log's holder, if the log had no new slot for two leases while the bucket answered.
-    pub(super) fn abandoned(
+    /// Returns whether the log had no new slot for two leases of its holder while the bucket answered.
+    pub(super) fn is_abandoned(
         &self,
         turn: &Result<RoundResult, ReplicaError>,
         asked_at: Duration,
         sight: &mut LogView,
         standby: Option<&Standby>,
-    ) -> Option<Duration> {
+    ) -> bool {
         let own = replication::lease_rules(self.config);
         let lease = standby.map_or(own.lease, |standby| own.lease.max(standby.lease()));
         let input = match turn {
@@ -51,10 +51,11 @@ impl Following<'_> {
             Err(_) => LeaseInput::Unanswered,
         };
         sight.lease = sight.lease.step(input, asked_at, &LeaseRules { lease, ..own });
-        (sight.lease == LeaseState::Claiming).then(|| {
+        let is_abandoned = sight.lease == LeaseState::Claiming;
+        if is_abandoned {
             tracing::warn!(lease_seconds = lease.as_secs(), "no new slot for two leases; claiming the log");
-            lease
-        })
+        }
+        is_abandoned
     }
 
     /// Shows the bases in the bucket, once a minute if there are new slots.

@@ -1,0 +1,88 @@
+"""The promotion of a standby: its answer, its later starts, and what it knows about the machine that it replaces."""
+
+import pytest
+
+from support.wait import until
+from test_replica import MAIL, based, confirmed, status
+from test_replica import active, bucket  # noqa: F401, fixtures
+from test_replica_standby import follows, promote, promoted, ready, standbys, take_over  # noqa: F401, a fixture
+
+AUTOMATIC = {"when_unreachable": "stop", "failover": "automatic", "lease_seconds": 2, "timeout_seconds": 1}
+
+
+def restarted(standbys, server, standby):
+    """Ends the standby, and starts it again in the same directory."""
+    standby.close()
+    return standbys(server, config=standby.config)
+
+
+def test_promote_answers_with_the_result_of_the_claim(active, standbys, bucket):
+    server = active()
+    confirmed(server)
+    based(server)
+    standby = standbys(server)
+    server.kill()
+    bucket.proxy.concerns = lambda method, path: method == "PUT" and "/log/" in path
+    bucket.proxy.mode = "forbidden"
+    code, out, err = promote(standby.data_dir, "--force")
+    assert (code, out) == (5, "") and "AccessDenied" in err, (code, out, err)
+    bucket.proxy.mode = "honest"
+    again = standbys(server, config=standby.config)
+    found = promoted(again, "--force")
+    take_over(server, again)
+    assert status(server)["epoch"] == found["epoch"] == 2
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_the_later_start_of_a_promoted_standby_reports_readiness(end, active, standbys):
+    server = active()
+    confirmed(server)
+    based(server)
+    first = standbys(server)
+    server.kill()
+    promoted(first, "--force")
+    until("it serves", lambda: ready(first), seconds=60, every=0.2)
+    if end == "kill":
+        first.child.kill()
+    again = restarted(standbys, server, first)
+    assert ready(again), "the newline is written once it serves"
+
+
+def test_a_standby_restarted_after_the_release_is_promoted_without_a_question(active, standbys, bucket):
+    server = active(lease_seconds=30)
+    sequence = confirmed(server)["sequence"]
+    based(server)
+    standby = standbys(server)
+    assert server.close() == 0
+    follows(standby, sequence)
+    released = int(bucket.names("log/")[-1][4:])
+    until("it has read the release", lambda: standby.status()["slot"] == released, seconds=60, every=0.2)
+    again = restarted(standbys, server, standby)
+    found = promoted(again)
+    assert found["mailing_from"] == found["accepting_at"], "nobody is waited for"
+
+
+def test_an_automatic_standby_restarted_after_the_release_takes_over(active, standbys, bucket):
+    server = active(**AUTOMATIC)
+    confirmed(server)
+    based(server)
+    standby = standbys(server)
+    standby.close()
+    assert server.close() == 0
+    again = standbys(server, config=standby.config)
+    take_over(server, again)
+    assert status(server)["epoch"] == 2
+
+
+def test_a_restarted_standby_does_not_depose_a_holder_with_a_longer_lease(active, standbys):
+    server = active(**AUTOMATIC | {"lease_seconds": 20})
+    server.api.accept(MAIL)
+    confirmed(server)
+    based(server)
+    standby = standbys(server, lease_seconds=2)
+    again = restarted(standbys, server, standby)
+    # The holder beats each 6.7 s, so the log does not change for more than two leases of the standby.
+    slot = status(server)["slot"]
+    until("the holder has beaten twice", lambda: status(server)["slot"] >= slot + 2, seconds=60, every=0.2)
+    assert (status(server)["role"], again.status()["role"]) == ("active", "standby")
+    assert again.child.poll() is None and server.child.poll() is None

@@ -149,7 +149,8 @@ def test_synchronous_answers_share_one_put(active, bucket):
 
 def test_an_uncertain_send_is_reported_and_its_replay_gives_the_202(active, bucket):
     server = active(mode="sync", lease_seconds=10, timeout_seconds=1)
-    server.api.accept(MAIL)
+    # The outcome of its first attempt must not be the change in doubt: the send would be refused instead.
+    server.api.settled(server.api.accept(MAIL)["id"], "deferred", seconds=60)
     confirmed(server)
     bucket.proxy.mode = "away"
     key = {"Idempotency-Key": "in-doubt"}

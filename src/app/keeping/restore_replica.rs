@@ -17,10 +17,14 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::domain::replication::BucketUrl;
 use crate::engine::ports::Clock;
-use crate::engine::replica::{FollowStep, Rebuild, ReplicaError, ReplicaWorld, base_before, build};
+use crate::engine::replica::{
+    FollowStep, LogFollower, Rebuild, ReplicaError, ReplicaObjects, ReplicaWorld, base_before, build,
+};
 use crate::net::clock::{ContinuousClock, SystemClock};
 use crate::net::entropy::OsEntropy;
+use crate::store::Store;
 use crate::store::master_key::{Raw, place};
+use crate::store::replica::ObjectName;
 use crate::store::restore::Lineage;
 
 const WHAT: &str = "cannot restore the replica";
@@ -70,12 +74,28 @@ pub fn run(
             Ok(restored)
         }
         Err(error) => {
+            remove(directory);
             lock.discard();
             if is_made {
                 // If another program has put something in it, the directory stays.
                 let _ = fs::remove_dir(directory);
             }
             Err(error)
+        }
+    }
+}
+
+/// Removes what a failed restore has built in `directory`, which was empty before.
+fn remove(directory: &Path) {
+    for error in Store::remove_unfinished(directory) {
+        tracing::warn!(%error, directory = %directory.display(), "could not remove the unfinished restore");
+    }
+    // What is left is reported by the next try, which needs an empty directory.
+    let _ = fs::remove_dir_all(directory.join("replica"));
+    for path in with_base().iter().map(|name| directory.join(name)) {
+        let _ = fs::remove_file(&path);
+        if let Some(folder) = path.parent().filter(|folder| *folder != directory) {
+            let _ = fs::remove_dir(folder);
         }
     }
 }
@@ -113,17 +133,12 @@ async fn restore(
     let mut log = build(&objects, &manifest, plan, |_, _| {}).await.map_err(|error| failed(&error))?;
     log.until = until;
     progress.line("applying the log");
-    loop {
-        match log.step(&objects, |_| Ok(())).await {
-            Ok(FollowStep::Applied(_)) => {}
-            Ok(FollowStep::End | FollowStep::Reached) => break,
-            // The log has a gap: restore the newest state before it.
-            Err(error) if error.needs_base() => {
-                tracing::warn!(%error, "the log has a gap; restored the state before it");
-                break;
-            }
-            Err(error) => return Err(failed(&error)),
+    if let Some(gap) = apply(&mut log, &objects).await.map_err(|error| failed(&error))? {
+        let last = log.follower.sequence().committed_at;
+        if let Some(until) = until {
+            return Err(within_gap(&gap, last, until));
         }
+        progress.line(&format!("the log has a gap, and no base is newer: restored the state of {last} ({gap})"));
     }
     let failed_store = |error| failed(&ReplicaError::Store(error));
     let now = objects.clock.now();
@@ -144,6 +159,31 @@ async fn restore(
         messages: on_hold.messages,
         deliveries: on_hold.deliveries,
     })
+}
+
+/// Applies the log up to the requested time, or to its end. Returns the gap at which the log ends before that.
+async fn apply(log: &mut LogFollower, objects: &ReplicaObjects) -> Result<Option<ReplicaError>, ReplicaError> {
+    loop {
+        match log.step(objects, |_| Ok(())).await {
+            Ok(FollowStep::Applied(_)) => {}
+            Ok(FollowStep::Reached) => return Ok(None),
+            Ok(FollowStep::End) if log.lacks_slot(objects).await? => {
+                let name = ObjectName::Slot(log.cursor.slot + 1).to_string();
+                return Ok(Some(ReplicaError::Missing { name }));
+            }
+            Ok(FollowStep::End) => return Ok(None),
+            Err(error) if error.needs_base() => return Ok(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns the error for a time after the last batch before a gap in the log.
+fn within_gap(gap: &ReplicaError, last: Timestamp, until: Timestamp) -> CliError {
+    let why = format!("the log has a gap after {last}, and no state of {until} exists: {gap}");
+    let remedy =
+        format!("Choose a time up to {last}, or one after the next base; without --at the newest is restored.");
+    CliError::new(Exit::NotFound, WHAT, why, remedy)
 }
 
 fn failed(error: &ReplicaError) -> CliError {

@@ -3,6 +3,8 @@
 import json
 import shutil
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,10 @@ def test_a_backlog_above_its_limit_is_dropped_and_a_new_base_closes_the_gap(acti
     confirmed(server)
     before = based(server)["slot"]
     ids = lose_backlog(server, bucket)
+    until("a new base is needed", lambda: status(server)["state"] == "resync", seconds=60, every=0.1)
+    began = time.monotonic()
+    until("the base is tried", lambda: time.monotonic() > began + 3, seconds=30)
+    assert status(server)["state"] == "resync", "until the base is complete"
     bucket.proxy.mode = "honest"
     until("a new base is made", lambda: status(server)["base"]["slot"] > before, seconds=150, every=0.5)
     assert confirmed(server)["backlog_bytes"] == 0
@@ -95,6 +101,72 @@ def test_a_standby_follows_across_a_gap_from_the_new_base(active, bucket, workdi
         assert standby.child.poll() is None
     finally:
         standby.close()
+
+
+def test_no_time_within_a_gap_can_be_restored(active, bucket, workdir):
+    server = active(backlog_bytes=50_000, timeout_seconds=1)
+    server.api.accept(MAIL)
+    confirmed(server)
+    before = based(server)["slot"]
+    bucket.proxy.mode = "away"
+    server.api.accept(MAIL)
+    time.sleep(1.1)
+    within = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+    time.sleep(1.1)
+    lose_backlog(server, bucket)
+    bucket.proxy.mode = "honest"
+    until("a new base is made", lambda: status(server)["base"]["slot"] > before, seconds=150, every=0.5)
+    confirmed(server)
+    server.kill()
+    directory, (code, out, err) = restore(server, bucket, workdir, "within", "--at", within)
+    assert code == 3 and "gap" in err, out + err
+    assert not directory.exists()
+    _, (code, out, err) = restore(server, bucket, workdir, "newest")
+    assert code == 0, out + err
+
+
+@pytest.mark.parametrize("what", ["slot", "part"])
+def test_a_lost_object_is_noticed_within_a_minute_of_writing(what, active, bucket, workdir):
+    server = active()
+    server.api.accept(MAIL)
+    behind = confirmed(server)["slot"]
+    base = based(server)["slot"]
+    standby = Standby(other_config(server, workdir, "standby"), master_key(server), workdir)
+    try:
+        standby.close()
+        for _ in range(3):
+            server.api.accept(MAIL)
+            confirmed(server)
+        lost = f"log/{max(behind, base) + 1:012}" if what == "slot" else f"base/{base:012}/000001"
+        bucket.remove(lost)
+        code, out, _ = run("replica", "verify", "--config", server.config, "--json")
+        assert code == 7 and lost in out, out
+        standby = Standby(standby.config, master_key(server), workdir, is_awaited=what == "part")
+        if what == "slot":
+            socket = Path(standby.data_dir) / "admin.sock"
+            until("it needs a base", lambda: socket.exists() and standby.status()["state"] == "resync", every=0.2)
+        server.api.accept(MAIL)
+        until("a new base is made", lambda: status(server)["base"]["slot"] > base, seconds=150, every=0.5)
+        assert "missing from the bucket" in server.logged() and lost in server.logged()
+        sequence = confirmed(server)["sequence"]
+        until("the standby follows", lambda: standby.status()["sequence"] >= sequence, seconds=150, every=0.5)
+        until("all is well", lambda: standby.status()["state"] == "ok", seconds=60, every=0.2)
+    finally:
+        standby.close()
+
+
+def test_verify_reports_a_lost_slot_at_the_end_that_a_base_names(active, bucket):
+    server = active()
+    server.api.accept(MAIL)
+    confirmed(server)
+    server.cli("replica", "base")
+    base = status(server)["base"]["slot"]
+    server.kill()
+    for name in bucket.names("log/"):
+        if int(name[4:]) >= base:
+            bucket.remove(name)
+    code, out, err = run("replica", "verify", "--config", server.config, "--json")
+    assert code == 7 and f"log/{base:012}" in out, out + err
 
 
 def caught_up(server):

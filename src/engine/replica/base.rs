@@ -14,6 +14,7 @@ use super::chunks::Chunks;
 use super::collection::Collector;
 use super::error::ReplicaError;
 use super::keys;
+use super::loss::LossCheck;
 use super::objects::{CreateResult, ReplicaObjects};
 use super::shared::{ConfirmedSlot, Shared};
 use super::status::BaseStatus;
@@ -62,16 +63,15 @@ pub(super) struct BaseMaker {
     collector: Collector,
     /// The newest manifest.
     newest: Option<Manifest>,
-    /// Last slot at the check for lost objects in the bucket.
-    looked_at: u64,
+    loss: LossCheck,
 }
 
 impl BaseMaker {
     /// Creates a maker that follows `policy`.
     pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, policy: BasePolicy) -> Self {
         let collector = Collector::new(objects.clone(), shared.claim.slot, policy.retention);
-        let looked_at = shared.claim.slot;
-        Self { objects, store, shared, policy, collector, newest: None, looked_at }
+        let loss = LossCheck::new(objects.clone(), Arc::clone(&shared));
+        Self { objects, store, shared, policy, collector, newest: None, loss }
     }
 
     /// Makes bases as long as the future is polled.
@@ -345,19 +345,7 @@ impl BaseMaker {
 
     /// Checks once a minute, while the log grows, for lost objects that replication needs.
     async fn look_for_loss(&mut self) -> Result<(), ReplicaError> {
-        let position = self.shared.position();
-        if std::mem::replace(&mut self.looked_at, position.slot) == position.slot {
-            return Ok(());
-        }
-        let newest = self.newest.as_ref().map(|newest| ObjectName::Manifest(newest.slot));
-        let needed = [Some(ObjectName::Store), Some(ObjectName::Slot(position.slot)), newest];
-        let mut lost = Vec::new();
-        for name in needed.into_iter().flatten() {
-            let name = name.to_string();
-            if self.objects.bucket.read_range(&name, 0, 1).await?.is_none() {
-                lost.push(name);
-            }
-        }
+        let lost = self.loss.look(self.newest.as_ref()).await?;
         if lost.is_empty() {
             return Ok(());
         }

@@ -16,6 +16,7 @@ mod holder_lease;
 mod join;
 mod keys;
 mod lease;
+mod loss;
 mod objects;
 mod permits;
 mod rebuild;

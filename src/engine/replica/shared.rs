@@ -48,6 +48,8 @@ struct Inner {
     log_slots: u64,
     wants_beat: bool,
     resyncs: u64,
+    /// Whether the log has a gap that the next base closes.
+    is_resyncing: bool,
 }
 
 /// Shared state of an active machine's replication.
@@ -207,6 +209,7 @@ impl Shared {
 
     /// Records that a base is finished, and that the objects that it replaces are removed.
     pub(super) fn base_finished(&self) {
+        self.inner().is_resyncing = false;
         self.bases.send_modify(|bases| *bases += 1);
     }
 
@@ -224,7 +227,9 @@ impl Shared {
 
     /// Counts a gap: the bucket lost objects, or the log has a gap. A new base is then made.
     pub(super) fn count_resync(&self) {
-        self.inner().resyncs += 1;
+        let mut inner = self.inner();
+        inner.resyncs += 1;
+        inner.is_resyncing = true;
     }
 
     /// Returns the number of gaps that only a new base closed.
@@ -240,7 +245,7 @@ impl Shared {
         let (has_gap, lease_left) = (self.outbox.has_gap(), self.lease.left());
         let inner = self.inner();
         let state = match &inner.failure {
-            _ if has_gap => State::Resync,
+            _ if has_gap || inner.is_resyncing => State::Resync,
             _ if self.outbox.is_degraded() => State::Degraded,
             Some((BucketErrorKind::Forbidden, _)) => State::Forbidden,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None if lag < LAG => State::Ok,

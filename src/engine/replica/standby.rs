@@ -17,12 +17,12 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::master_key::Raw;
-use crate::store::replica::{Follower, Head, Position};
+use crate::store::replica::{Follower, Head, ObjectName, Position};
 use crate::store::restore::Lineage;
 
 /// Interval between two checkpoints of a standby.
 const CHECKPOINT: Duration = Duration::from_secs(5);
-/// Interval between two sweeps, which destroy expired content and check for missing slots.
+/// Interval between two sweeps, which destroy expired content, and between two checks for missing slots.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// A standby's store that follows the log.
@@ -34,6 +34,8 @@ pub struct Standby {
     beside: &'static [&'static str],
     checkpoint_at: Instant,
     sweep_at: Instant,
+    /// Time of the next check for missing slots at the end of the log.
+    loss_at: Instant,
 }
 
 impl Standby {
@@ -62,7 +64,7 @@ impl Standby {
         };
         let now = Instant::now();
         let directory = directory.to_owned();
-        Ok(Self { objects, log, directory, key, beside, checkpoint_at: now, sweep_at: now })
+        Ok(Self { objects, log, directory, key, beside, checkpoint_at: now, sweep_at: now, loss_at: now })
     }
 
     /// Applies the next slot. Returns false at the end of the log.
@@ -82,12 +84,25 @@ impl Standby {
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP;
             self.log.follower.destroy_until(self.objects.clock.now())?;
-            if step == FollowStep::End && self.log.lacks_slot(&self.objects).await? {
-                let why = "a slot is missing, but later slots exist".to_owned();
-                return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
-            }
+        }
+        if now >= self.loss_at && step == FollowStep::End {
+            self.check_for_loss().await?;
+            self.loss_at = now + SWEEP;
         }
         Ok(step != FollowStep::End)
+    }
+
+    /// Fails if the next slot is missing, but later ones exist. Only a base above it helps.
+    async fn check_for_loss(&self) -> Result<(), ReplicaError> {
+        if !self.log.lacks_slot(&self.objects).await? {
+            return Ok(());
+        }
+        let slot = self.log.cursor.slot;
+        if self.objects.bases().await?.last().is_some_and(|base| *base > slot) {
+            let why = "a slot is missing, but later slots exist".to_owned();
+            return Err(ReplicaError::Broken { slot, why });
+        }
+        Err(ReplicaError::Missing { name: ObjectName::Slot(slot + 1).to_string() })
     }
 
     /// If the log does not continue from this directory, adds to the error the batches that only this directory has.

@@ -27,6 +27,7 @@ impl Verification<'_> {
     pub(super) async fn log(&mut self, bases: &Bases) -> BucketResult<()> {
         let first = bases.slots.keys().next().copied().unwrap_or(1);
         self.missing(first);
+        self.missing_of_bases(bases);
         let numbers: Vec<_> = self.inventory.slots.range(first..).map(|(number, _)| *number).collect();
         let (mut before, mut sequence) = (Before::default(), Sequences::default());
         for numbers in numbers.chunks(READS_AT_ONCE) {
@@ -57,6 +58,14 @@ impl Verification<'_> {
                 self.findings.add(ObjectName::Slot(number - 1), problem);
             }
             expected = number + 1;
+        }
+    }
+
+    /// Reports slots of bases above the last slot that is there. The manifest was written after its slot.
+    fn missing_of_bases(&mut self, bases: &Bases) {
+        let last = self.inventory.slots.keys().next_back().copied().unwrap_or_default();
+        for slot in bases.slots.keys().filter(|slot| **slot > last) {
+            self.findings.add(ObjectName::Slot(*slot), "is missing, and the log ends before it, but a base names it");
         }
     }
 

@@ -1,0 +1,76 @@
+//! Detection of objects that the bucket lost: the identity, the newest base, and the log since that base.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::error::ReplicaError;
+use super::objects::ReplicaObjects;
+use super::shared::Shared;
+use crate::store::replica::manifest::Manifest;
+use crate::store::replica::name::{self, ObjectName};
+
+/// The check for lost objects, which an active machine makes while its log grows.
+pub(super) struct LossCheck {
+    objects: ReplicaObjects,
+    shared: Arc<Shared>,
+    /// Last slot at the last check.
+    looked_at: u64,
+    /// Last slot whose name was seen in turn.
+    seen_to: u64,
+}
+
+impl LossCheck {
+    pub(super) fn new(objects: ReplicaObjects, shared: Arc<Shared>) -> Self {
+        let looked_at = shared.claim.slot;
+        Self { objects, shared, looked_at, seen_to: 0 }
+    }
+
+    /// Returns the lost objects. Checks nothing if the log has not grown since the last check.
+    pub(super) async fn look(&mut self, newest: Option<&Manifest>) -> Result<Vec<String>, ReplicaError> {
+        let position = self.shared.position();
+        if std::mem::replace(&mut self.looked_at, position.slot) == position.slot {
+            return Ok(Vec::new());
+        }
+        let manifest = newest.map(|newest| ObjectName::Manifest(newest.slot));
+        let needed = [Some(ObjectName::Store), Some(ObjectName::Slot(position.slot)), manifest];
+        let mut lost = Vec::new();
+        for name in needed.into_iter().flatten() {
+            let name = name.to_string();
+            if self.objects.bucket.read_range(&name, 0, 1).await?.is_none() {
+                lost.push(name);
+            }
+        }
+        if let Some(newest) = newest {
+            lost.append(&mut self.parts(newest).await?);
+            lost.extend(self.slot(newest.slot, position.slot).await?);
+        }
+        Ok(lost)
+    }
+
+    /// Returns the lost parts of a base.
+    async fn parts(&self, base: &Manifest) -> Result<Vec<String>, ReplicaError> {
+        let prefix = ObjectName::base_prefix(base.slot);
+        let objects = self.objects.list(&prefix, &prefix).await?.into_iter();
+        let found: BTreeMap<_, _> = objects.map(|object| (object.name, object.size)).collect();
+        let named = (1..).zip(&base.parts);
+        let named = named.map(|(part, info)| (ObjectName::Part { slot: base.slot, part }.to_string(), info.bytes));
+        Ok(named.filter(|(name, bytes)| found.get(name) != Some(bytes)).map(|(name, _)| name).collect())
+    }
+
+    /// Returns the first lost slot from `first` to `last`. Each call checks one page of names, and the next call the
+    /// page after it.
+    async fn slot(&mut self, first: u64, last: u64) -> Result<Option<String>, ReplicaError> {
+        let begun = if (first..last).contains(&self.seen_to) { self.seen_to } else { first.saturating_sub(1) };
+        let page = self.objects.bucket.list(name::LOG, &ObjectName::Slot(begun).to_string()).await?;
+        let mut seen = begun;
+        for object in &page.objects {
+            match object.name.parse() {
+                Ok(ObjectName::Slot(slot)) if slot == seen + 1 => seen = slot,
+                Ok(_) | Err(_) => break,
+            }
+        }
+        self.seen_to = seen;
+        let has_more = !page.is_last && seen == begun + page.objects.len() as u64;
+        Ok((seen < last && !has_more).then(|| ObjectName::Slot(seen + 1).to_string()))
+    }
+}

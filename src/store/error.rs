@@ -39,6 +39,9 @@ pub enum StoreError {
     /// The device is full. Nothing is damaged; writes work again once there is free space.
     #[error("the disk is too full to store content")]
     Full,
+    /// The device was full while the database was written. Fatal: what is in memory may differ from the file.
+    #[error("the disk is too full for the database")]
+    DatabaseFull,
     /// An operation panicked; all its changes were dropped.
     #[error("an operation of the store panicked")]
     Panicked,
@@ -64,6 +67,7 @@ impl StoreError {
             | Self::Unsynced(_)
             | Self::Content(_)
             | Self::Full
+            | Self::DatabaseFull
             | Self::Panicked
             | Self::Closed
             | Self::Unconfirmed
@@ -83,6 +87,7 @@ macro_rules! from_redb {
             fn from(error: redb::$error) -> Self {
                 match redb::Error::from(error) {
                     redb::Error::Corrupted(fault) => Self::Corrupted(fault),
+                    redb::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => Self::DatabaseFull,
                     error => Self::Database(error.to_string()),
                 }
             }

@@ -104,6 +104,25 @@ def test_a_standby_with_a_full_disk_goes_on_when_there_is_room(active, standbys,
     assert server.api.message(ids[-1])["id"] == ids[-1]
 
 
+def test_a_base_that_does_not_fit_is_built_once_there_is_room(active, standbys, disk):
+    server = active()
+    ids = [server.api.accept(large(400))["id"] for _ in range(4)]
+    sequence = confirmed(server)["sequence"]
+    server.cli("replica", "base")
+    disk.fill(MIB // 2)
+    standby = standbys(server, is_awaited=False)
+    socket = disk.place / "admin.sock"
+    until("its disk is full", lambda: socket.exists() and state(standby) == "disk_full", seconds=60, every=0.2)
+    assert standby.get("/healthz")[0] == 200
+    disk.clear()
+    standby.become_ready()
+    follows(standby, sequence)
+    server.kill()
+    promoted(standby, "--force")
+    take_over(server, standby)
+    assert server.api.message(ids[-1])["id"] == ids[-1]
+
+
 def test_promote_refuses_while_the_log_moves_and_asks_when_it_does_not(active, standbys):
     server = active(lease_seconds=30)
     server.api.accept(MAIL)

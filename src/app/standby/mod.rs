@@ -151,6 +151,11 @@ impl Following<'_> {
             }
             let wait = match turn {
                 Ok(RoundResult::Applied) => Duration::ZERO,
+                // A base that can't be followed either must not be built again without a pause.
+                Ok(RoundResult::Resynced) => {
+                    retry = (retry * 2).min(RETRY_MAX);
+                    retry
+                }
                 Ok(RoundResult::End) => {
                     retry = POLL;
                     POLL
@@ -208,7 +213,7 @@ impl Following<'_> {
             tracing::error!(%error, "the log can't be followed; building the store from the newest base");
             status.send_modify(|status| status.state = State::Resync);
             open.prepare_resync().await?;
-            return Ok(RoundResult::Applied);
+            return Ok(RoundResult::Resynced);
         }
         if let Err(ReplicaError::Stranded { from, to }) = &applied
             && self.options.discard
@@ -225,7 +230,10 @@ impl Following<'_> {
                 self.show_bases(&open, sight, status).await?;
             }
         }
-        *standby = Some(open);
+        // A store whose disk was full is opened again: its last transaction may be incomplete in memory.
+        if !applied.as_ref().is_err_and(ReplicaError::is_disk_full) {
+            *standby = Some(open);
+        }
         match applied? {
             true => {
                 if sight.is_at_end {
@@ -285,7 +293,7 @@ impl Following<'_> {
             ReplicaError::Bucket(_) => State::Unreachable,
             ReplicaError::NoBase => State::Waiting,
             ReplicaError::Missing { .. } | ReplicaError::Object { .. } => State::Resync,
-            ReplicaError::Store(crate::store::error::StoreError::Full) => State::DiskFull,
+            error if error.is_disk_full() => State::DiskFull,
             _ => return Err(cannot_join(&error)),
         };
         if status.borrow().state != state {
@@ -324,6 +332,8 @@ impl Following<'_> {
 /// Result of one turn.
 enum RoundResult {
     Applied,
+    /// A store was built from the newest base.
+    Resynced,
     End,
     /// The log belongs to this directory.
     OwnLog,

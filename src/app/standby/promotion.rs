@@ -140,7 +140,7 @@ fn answer(promotion: AcceptedPromotion, claimed: &Result<Option<Option<Claim>>, 
             promotion.grant((epoch, slot), now, claim.wait());
         }
         Ok(Some(None) | None) => {
-            let message = "The bucket did not confirm the claim. The standby goes on following; try again.";
+            let message = "The bucket did not confirm the claim. The standby continues to follow the log. Try again.";
             promotion.refuse(503, "replica_unavailable", message.to_owned());
         }
         Err(error) => {

@@ -47,7 +47,7 @@ impl Following<'_> {
         let lease = standby.map_or(own.lease, |standby| own.lease.max(standby.lease()));
         let input = match turn {
             Ok(RoundResult::End) => LeaseInput::Still(asked_at),
-            Ok(RoundResult::Applied | RoundResult::OwnLog) => LeaseInput::Moved,
+            Ok(RoundResult::Applied | RoundResult::Resynced | RoundResult::OwnLog) => LeaseInput::Moved,
             Err(_) => LeaseInput::Unanswered,
         };
         sight.lease = sight.lease.step(input, asked_at, &LeaseRules { lease, ..own });

@@ -1,5 +1,7 @@
 //! Reasons why replication can't continue.
 
+use std::io;
+
 use crate::engine::ports::BucketError;
 use crate::store::error::StoreError;
 use crate::store::open::OpenError;
@@ -84,7 +86,7 @@ pub enum ReplicaError {
         /// The operation that failed.
         what: String,
         /// The cause.
-        error: std::io::Error,
+        error: io::Error,
     },
 }
 
@@ -92,6 +94,21 @@ impl ReplicaError {
     /// Returns whether a new base can help, because the log, or the remaining part of it, does not continue from here.
     pub const fn needs_base(&self) -> bool {
         matches!(self, Self::Broken { .. })
+    }
+
+    /// Returns whether the disk has no room. The store must be opened again.
+    pub fn is_disk_full(&self) -> bool {
+        let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+        let of_store = |error: &StoreError| matches!(error, StoreError::Full | StoreError::DatabaseFull);
+        match self {
+            Self::Store(error) | Self::Open(OpenError::Failed(error)) | Self::Restore(RestoreError::Store(error)) => {
+                of_store(error)
+            }
+            Self::Io { error, .. }
+            | Self::Open(OpenError::Io { error, .. })
+            | Self::Restore(RestoreError::Io { error, .. }) => is_full(error),
+            _ => false,
+        }
     }
 
     /// Returns the bucket's failure, which may be transient.

@@ -193,6 +193,7 @@ impl Submitting {
             // The record may be on disk, so a refusal could be wrong.
             Ok(Err(OpError::Failed(
                 error @ (StoreError::Database(_)
+                | StoreError::DatabaseFull
                 | StoreError::Corrupted(_)
                 | StoreError::Content(_)
                 | StoreError::Unsynced(_)

@@ -230,6 +230,7 @@ fn failed(error: &StoreError) -> Answer {
         StoreError::Full => Answer::new(452, "4.3.1", "The service's disk is nearly full; try again later"),
         StoreError::Unconfirmed => Answer::replica_unavailable(),
         StoreError::Database(_)
+        | StoreError::DatabaseFull
         | StoreError::Corrupted(_)
         | StoreError::Row { .. }
         | StoreError::Damaged { .. }

@@ -108,6 +108,7 @@ impl From<StoreError> for ApiError {
             StoreError::Full => Self::StorageFull,
             // Listeners close before the store, so a closed store is one that failed earlier.
             StoreError::Database(_)
+            | StoreError::DatabaseFull
             | StoreError::Corrupted(_)
             | StoreError::Unsynced(_)
             | StoreError::Content(_)

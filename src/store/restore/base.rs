@@ -23,7 +23,7 @@ pub struct BaseContent<I> {
 type Piece = Result<(SegmentId, u64, Vec<u8>), RestoreError>;
 
 /// Builds a data directory from the `rows` of a base and its `content`, which is read after the rows. `key` is the
-/// store's master key.
+/// store's master key. The store keeps the format of the base, in which the log continues, until it is opened.
 ///
 /// # Errors
 /// The reason why the directory was not built. It then contains no files.
@@ -40,7 +40,7 @@ pub fn restore_base<I: Iterator<Item = Piece>>(
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
     let target = Target { disk: Arc::new(FileSystem), directory };
-    let mut building = Building::begin(target, Some(key.clone()), head.store_format)?;
+    let mut building = Building::begin(target, Some(key.clone()), (head.store_format, head.store_format))?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;
         progress(&head, reader.totals());

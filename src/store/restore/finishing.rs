@@ -7,7 +7,6 @@ use super::files::{close, sync_below, unwritten};
 use super::{Building, CONTENT, Lineage, RestoreError};
 use crate::base::id::Ulid;
 use crate::store::archive::Head;
-use crate::store::checksum;
 use crate::store::content::segment;
 use crate::store::error::StoreError;
 use crate::store::master_key;
@@ -39,7 +38,7 @@ impl Building {
             is_on_hold: holds_queue,
             cause: HoldCause::Restored,
         };
-        let stored = checksum::stored(Table::Meta.name(), meta::RESTORED, &restored.encode());
+        let stored = self.values().stored(Table::Meta.name(), meta::RESTORED, &restored.encode());
         self.insert(Table::Meta.name(), &[(meta::RESTORED.to_vec(), stored)])
     }
 

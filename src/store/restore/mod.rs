@@ -13,7 +13,7 @@ use std::sync::Arc;
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
 use super::archive::{ArchiveError, Head, Part, Reader, Totals};
-use super::checksum;
+use super::checksum::Values;
 use super::content::{DIRECTORY as CONTENT, segment};
 use super::disk::{Disk, DiskFile, Entry, FileSystem};
 use super::error::StoreError;
@@ -180,7 +180,7 @@ fn build(
     if head.store_format > FORMAT {
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
-    let mut building = Building::begin(target, given, head.store_format)?;
+    let mut building = Building::begin(target, given, (head.store_format, FORMAT))?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;
         progress(&head, reader.totals());
@@ -205,6 +205,8 @@ struct Building {
     given: Option<Raw>,
     /// The format of the rows in the backup.
     format: u32,
+    /// The format of the new store.
+    target_format: u32,
     facts: BTreeMap<Vec<u8>, Vec<u8>>,
     on_hold: TimersOnHold,
     /// Files and directories that were moved to their place.
@@ -225,7 +227,12 @@ impl Drop for Building {
 }
 
 impl Building {
-    fn begin(Target { disk, directory }: Target<'_>, given: Option<Raw>, format: u32) -> Result<Self, RestoreError> {
+    /// Begins a store of the format `formats.1` from rows of the format `formats.0`.
+    fn begin(
+        Target { disk, directory }: Target<'_>,
+        given: Option<Raw>,
+        formats: (u32, u32),
+    ) -> Result<Self, RestoreError> {
         let aside = directory.join(ASIDE);
         make_directory(&*disk, &aside)?;
         // Durable first: as long as it exists, nothing beside it is taken for a store.
@@ -239,7 +246,8 @@ impl Building {
             inserting: None,
             segment: None,
             given,
-            format,
+            format: formats.0,
+            target_format: formats.1,
             facts: BTreeMap::new(),
             on_hold: TimersOnHold::default(),
             moved: Vec::new(),
@@ -279,15 +287,15 @@ impl Building {
         write_new(&*self.disk, &path, bytes)
     }
 
-    /// Migrates the rows to the current format.
+    /// Migrates the rows to the format of the new store.
     fn brought_forward(&self, table: &str, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let formats = (self.format, FORMAT);
+        let formats = (self.format, self.target_format);
         rows.into_iter()
             .filter_map(|(key, value)| {
                 let value = match (table == Table::Meta.name(), key.as_slice()) {
                     // A restored store has no journal. If the row stayed, the missing journal would count as damage.
                     (true, meta::JOURNAL) => return None,
-                    (true, meta::FORMAT) => FORMAT.to_be_bytes().to_vec(),
+                    (true, meta::FORMAT) => self.target_format.to_be_bytes().to_vec(),
                     _ => migrate::forward(migrate::STEPS, formats, (table, &key, value))?,
                 };
                 Some((key, value))
@@ -329,7 +337,7 @@ impl Building {
         if table == Table::Meta.name() {
             for (key, stored) in rows {
                 // A damaged fact counts as missing. Without the proof of its key a store is not restored.
-                let value = checksum::open(table, key, stored);
+                let value = self.values().open(table, key, stored);
                 self.facts.extend(value.map(|value| (key.clone(), value.to_vec())));
             }
             self.given.as_ref().map_or(Ok(()), |key| self.prove(key))?;
@@ -341,6 +349,11 @@ impl Building {
             }
         }
         Ok(())
+    }
+
+    /// Returns the kind of values in the new store.
+    const fn values(&self) -> Values {
+        Values::of_format(Some(self.target_format))
     }
 
     /// Checks that the key opens the store's proof.

@@ -1,6 +1,7 @@
 """A standby: its disk, its directory, the machine that it follows, and its promotion."""
 
 import json
+import os
 import re
 import secrets
 import subprocess
@@ -216,6 +217,18 @@ def test_a_promoted_standby_serves_at_its_later_starts(end, active, standbys):
     assert status(server)["epoch"] == 3
 
 
+def stranded(config, directory):
+    """Returns the identifiers of the messages that only this directory has."""
+    command = [binary(), "replica", "stranded", "--data-dir", str(directory), "--json"]
+    environment = os.environ | {"POSTRIDER_CONFIG": str(config)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert all(set(row) == {"id", "kind", "to", "status", "created_at"} for row in found["data"]), found
+    assert {row["to"] for row in found["data"] if row["kind"] == "accepted"} == {MAIL["to"]}
+    return {row["id"] for row in found["data"] if row["kind"] == "accepted"}
+
+
 def test_an_accepted_message_that_the_log_lacks_is_stranded_and_set_aside(active, standbys, bucket):
     server = active(timeout_seconds=1)
     server.api.accept(MAIL)
@@ -231,6 +244,7 @@ def test_an_accepted_message_that_the_log_lacks_is_stranded_and_set_aside(active
     until("it serves", lambda: ready(standby), seconds=60, every=0.2)
     code, said = start_serve(server.config, server.folder / "again.log")
     assert code == 6 and "claimed the log" in said and "standby" in said, said
+    assert stranded(server.config, server.data_dir) == lost
     old = standbys(server, is_awaited=False, config=server.config)
     assert old.child.wait(60) == 6
     said = old.log.read_text()
@@ -238,8 +252,12 @@ def test_an_accepted_message_that_the_log_lacks_is_stranded_and_set_aside(active
     assert server.data_dir.joinpath("postrider.redb").exists(), "the directory stays"
     follower = standbys(server, "standby", "--discard", config=server.config)
     assert (server.data_dir / "deposed-1" / "postrider.redb").exists()
+    assert stranded(server.config, server.data_dir / "deposed-1") == lost
     assert follower.status()["holder"] == standby.status()["holder"]
     assert len(lost) == 3
+    follower.close()
+    code, out, err = run("replica", "stranded", "--config", server.config, "--json")
+    assert (code, json.loads(out)) == (3, {"data": [], "next_cursor": None}), err
 
 
 def test_a_directory_of_another_store_does_not_follow(active, standbys, bucket, serve, workdir):

@@ -11,9 +11,11 @@ use super::session::client;
 use super::{Console, DATA_DIR_VARIABLE, EarlyExit, found};
 use crate::app::admin_client::{Ask, Reply};
 use crate::app::cli_error::CliError;
+use crate::app::config::Config;
 use crate::app::exit::Exit;
-use crate::app::replica_verify;
+use crate::app::{replica_stranded, replica_verify};
 use crate::engine::bucket::verify::Report;
+use crate::store::replica::stranded::{Stranded, StrandedMessage};
 
 #[derive(Debug, Args)]
 pub(super) struct ReplicaArgs {
@@ -29,6 +31,8 @@ pub(super) enum ReplicaCommand {
     Status,
     /// Create a base now, and remove the objects that it replaces.
     Base,
+    /// List messages and outcomes that this deposed directory has and the log has not; exits with 3 if there are none.
+    Stranded,
     /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 if there are findings.
     Verify {
         /// Also open every object with the master key.
@@ -46,6 +50,7 @@ pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) 
     match command {
         ReplicaCommand::Status => status(daemon, json, console),
         ReplicaCommand::Base => base(daemon, json, console),
+        ReplicaCommand::Stranded => stranded(daemon, json, console),
         ReplicaCommand::Verify { deep, master_key } => verify(daemon, deep, master_key, json, console),
     }
 }
@@ -96,16 +101,56 @@ fn verify(
     json: bool,
     console: &mut Console<'_>,
 ) -> Result<Exit, EarlyExit> {
-    let mut config = found::configuration(daemon.config, &console.environment)?;
-    if let Some(directory) = daemon.data_dir.or_else(|| console.environment.path(DATA_DIR_VARIABLE)) {
-        config.data_dir = directory;
-    }
+    let config = offline(daemon, console)?;
     let report = replica_verify::run(&config, master_key.as_deref(), &console.environment, deep)?;
     match json {
         true => writeln!(console.out, "{}", serde_json::to_string(&report).map_err(std::io::Error::from)?)?,
         false => write!(console.out, "{}", words(&report))?,
     }
     Ok(if report.ok { Exit::Done } else { Exit::ChecksFailed })
+}
+
+/// Returns the configuration of a command that needs no running service.
+fn offline(daemon: DaemonArgs, console: &Console<'_>) -> Result<Config, EarlyExit> {
+    let mut config = found::configuration(daemon.config, &console.environment)?;
+    if let Some(directory) = daemon.data_dir.or_else(|| console.environment.path(DATA_DIR_VARIABLE)) {
+        config.data_dir = directory;
+    }
+    Ok(config)
+}
+
+fn stranded(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
+    let found = replica_stranded::run(&offline(daemon, console)?)?;
+    if found.unknown_batches > 0 {
+        let count = found.unknown_batches;
+        writeln!(console.err, "The records of {count} batches are not kept any more, so the list is incomplete.")?;
+    }
+    match json {
+        true => writeln!(console.out, "{}", page(&found))?,
+        false => write!(console.out, "{}", stranded_words(&found))?,
+    }
+    Ok(if found.messages.is_empty() { Exit::NotFound } else { Exit::Done })
+}
+
+fn page(found: &Stranded) -> Value {
+    let row = |message: &StrandedMessage| {
+        serde_json::json!({
+            "id": message.id.to_string(),
+            "kind": message.kind.as_str(),
+            "to": message.to.to_string(),
+            "status": message.status.as_str(),
+            "created_at": message.created_at.to_string(),
+        })
+    };
+    serde_json::json!({ "data": found.messages.iter().map(row).collect::<Vec<_>>(), "next_cursor": null })
+}
+
+fn stranded_words(found: &Stranded) -> String {
+    let mut text = String::new();
+    for StrandedMessage { id, kind, to, status, created_at } in &found.messages {
+        text.push_str(&format!("{} {id} {} {to} {created_at}\n", kind.as_str(), status.as_str()));
+    }
+    if found.messages.is_empty() { "The log has everything.\n".to_owned() } else { text }
 }
 
 fn words(report: &Report) -> String {

@@ -25,6 +25,7 @@ mod shared;
 mod shipper;
 mod standby;
 mod status;
+mod stranded;
 mod swap;
 #[cfg(test)]
 mod tests;
@@ -43,3 +44,4 @@ pub use replication::Replication;
 pub use shared::{ModeWords, Shared};
 pub use standby::Standby;
 pub use status::{BaseStatus, ReplicaStatus, Role, State};
+pub use stranded::stranded;

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::ReplicaError;
+use crate::store::master_key;
 
 /// Directory in which the new store is built.
 const BUILDING: &str = "resync";
@@ -65,6 +66,11 @@ fn move_others(whole: &Path, data: &Path) -> Result<(), ReplicaError> {
 pub(super) fn set_aside(data: &Path, epoch: u64) -> Result<PathBuf, ReplicaError> {
     let aside = data.join(format!("deposed-{epoch}"));
     fs::create_dir_all(&aside).map_err(failed)?;
+    // Without the master key the store could not be read there.
+    let key = data.join(master_key::FILE);
+    if key.exists() {
+        fs::copy(&key, aside.join(master_key::FILE)).map_err(failed)?;
+    }
     // The database is moved last: without it, a directory does not look like a store.
     for name in ["replica", "journal", "content", "postrider.redb"] {
         if data.join(name).exists() {

@@ -53,8 +53,8 @@ pub enum FollowError {
 
 /// A closed store that follows a log.
 pub struct Follower {
-    disk: Arc<dyn Disk>,
-    directory: PathBuf,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) directory: PathBuf,
     entropy: Arc<dyn Entropy>,
     database: OpenDatabase,
     values: Values,

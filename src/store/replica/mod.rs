@@ -33,6 +33,7 @@ pub mod record;
 pub mod slot;
 mod source;
 mod start;
+pub mod stranded;
 #[cfg(test)]
 mod stream_tests;
 #[cfg(test)]

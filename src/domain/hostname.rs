@@ -46,7 +46,27 @@ impl DomainName {
         let rest = self.0.strip_suffix(&*parent.0);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
+
+    /// Returns the name that a registrant pays for, judged by the last labels: two of them, or three below a category
+    /// of a country such as `co.uk`. Names below an unknown public suffix share one result.
+    ///
+    /// Limits by registrant use it. The DNS is not asked: a registrant can declare each of its names an organisation
+    /// of its own (RFC 9989 4.7, `psd=n`).
+    pub fn registrable(&self) -> &str {
+        let mut dots = self.0.rmatch_indices('.').map(|(place, _)| place);
+        let (Some(last), Some(second)) = (dots.next(), dots.next()) else { return &self.0 };
+        let (country, category) = (&self.0[last + 1..], &self.0[second + 1..last]);
+        let has_category = country.len() == 2 && COUNTRY_CATEGORIES.contains(&category);
+        let before = if has_category { dots.next() } else { Some(second) };
+        before.map_or(&self.0, |dot| &self.0[dot + 1..])
+    }
 }
+
+/// Labels below which countries register names, such as `co` in `co.uk`.
+const COUNTRY_CATEGORIES: [&str; 20] = [
+    "ac", "asso", "co", "com", "ed", "edu", "gob", "gov", "govt", "gouv", "gv", "ltd", "mil", "ne", "net", "nom", "or",
+    "org", "plc", "sch",
+];
 
 impl FromStr for DomainName {
     type Err = InvalidDomainName;
@@ -103,6 +123,24 @@ mod tests {
             ("1.2.example", "1.2.example"),
         ] {
             assert_eq!(given.parse::<DomainName>().unwrap().as_str(), kept);
+        }
+    }
+
+    #[test]
+    fn the_registrable_name_has_two_labels_or_three_below_a_category_of_a_country() {
+        for (name, registrable) in [
+            ("example.com", "example.com"),
+            ("a.b.example.com", "example.com"),
+            ("example.de", "example.de"),
+            ("mx.example.de", "example.de"),
+            ("co.uk", "co.uk"),
+            ("example.co.uk", "example.co.uk"),
+            ("a.b.example.co.uk", "example.co.uk"),
+            ("mail.example.com.au", "example.com.au"),
+            ("a.co.example", "co.example"),
+            ("a.b.com.example", "com.example"),
+        ] {
+            assert_eq!(name.parse::<DomainName>().unwrap().registrable(), registrable, "{name}");
         }
     }
 

@@ -2,7 +2,8 @@
 //! number of rows that are kept for 400 days.
 //!
 //! Any host on the internet can send reports. So each day has a maximum number of reports, of reports for each signing
-//! domain, and of networks. Reports above a limit are dropped, and networks above theirs are counted together.
+//! domain with its subdomains, and of networks. Reports above a limit are dropped, and networks above theirs are
+//! counted together.
 
 mod marks;
 mod scan;
@@ -42,7 +43,7 @@ use crate::store::tables::Tables;
 pub const REPORTS_MAX: u32 = 500;
 /// Maximum number of other reports of one domain and day that are listed.
 pub const UNAUTHENTIC_MAX: u32 = 50;
-/// Maximum number of counted reports of one signing domain for a domain and day.
+/// Maximum number of counted reports of one signing domain, with all names of its registrant, for a domain and day.
 pub const REPORTS_OF_SIGNER_MAX: u32 = 50;
 /// Maximum number of networks of one domain and day with counts of their own.
 pub const NETWORKS_MAX: u32 = 1000;
@@ -161,13 +162,14 @@ impl Op for RecordDmarcReport {
     }
 }
 
-/// Counts a report of a signing domain, if the day's limits allow it.
+/// Counts a report of a signing domain, if the day's limits allow it. All names of one registrant share a limit:
+/// otherwise a single one could fill the day with signatures of its subdomains.
 fn admit(day: &mut DmarcDayRow, signer: &DomainName) -> bool {
     let all: u32 = day.reporters.iter().map(|reporter| reporter.reports).sum();
     if all >= REPORTS_MAX {
         return false;
     }
-    let digest = keys::dmarc_reporter_key(signer.as_str());
+    let digest = keys::dmarc_reporter_key(signer.registrable());
     match day.signers.iter_mut().find(|(known, _)| *known == digest) {
         Some((_, reports)) if *reports >= REPORTS_OF_SIGNER_MAX => return false,
         Some((_, reports)) => *reports += 1,

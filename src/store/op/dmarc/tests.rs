@@ -152,6 +152,23 @@ fn a_day_limits_its_reports_in_total_and_for_each_signing_domain() {
 }
 
 #[test]
+fn subdomains_of_a_signing_domain_share_its_daily_limit() {
+    let world = World::new();
+    let signed_by = |signer: &str| {
+        let op = world.report("one", signer, &[]);
+        world.test.done(RecordDmarcReport { signer: Some(signer.parse().unwrap()), ..op })
+    };
+    for n in 0..REPORTS_OF_SIGNER_MAX {
+        assert_eq!(signed_by(&format!("s{n}.deep.reporter.example")), Recorded::Counted);
+    }
+    for signer in ["another.reporter.example", "reporter.example", "x.y.reporter.example"] {
+        assert_eq!(signed_by(signer), Recorded::OverLimit, "{signer}");
+    }
+    assert_eq!(signed_by("other.example"), Recorded::Counted);
+    assert_eq!([signed_by("one.co.uk"), signed_by("two.co.uk")], [Recorded::Counted; 2]);
+}
+
+#[test]
 fn networks_above_the_daily_limit_are_counted_together() {
     let world = World::new();
     let first: Vec<_> = (0..NETWORKS_MAX).map(network).collect();

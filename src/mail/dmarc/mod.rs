@@ -43,7 +43,7 @@ pub const PARTS_MAX: usize = 256;
 pub const SIGNERS_MAX: usize = 8;
 /// Maximum depth of multiparts that are searched for the report, including the message.
 const MULTIPARTS_MAX: usize = 3;
-/// Number of leading bytes in which the root element of plain XML must begin.
+/// Number of leading bytes that must contain the name of the root element of plain XML.
 const ROOT_WITHIN_BYTES: usize = 4096;
 /// Maximum length of a report's range in seconds.
 const RANGE_SECS_MAX: u64 = 7 * 24 * 3600;
@@ -160,10 +160,20 @@ fn read_content(
     })
 }
 
-/// Returns whether markup may be a report: an HTML note is often sent along with one.
+/// Returns whether the root element is that of a report. A mail often has an HTML note beside its report.
 fn is_report(content: &[u8]) -> bool {
-    let start = &content[..content.len().min(ROOT_WITHIN_BYTES)];
-    ["<feedback", ":feedback"].iter().any(|root| memchr::memmem::find(start, root.as_bytes()).is_some())
+    let mut rest = &content[..content.len().min(ROOT_WITHIN_BYTES)];
+    while let Some(open) = memchr::memchr(b'<', rest) {
+        let tag = &rest[open + 1..];
+        let end: &[u8] = if tag.starts_with(b"!--") { b"-->" } else { b">" };
+        if !tag.starts_with(b"?") && !tag.starts_with(b"!") {
+            let name = tag.split(|byte| byte.is_ascii_whitespace() || b"/>".contains(byte)).next().unwrap_or_default();
+            return name.rsplit(|byte| *byte == b':').next() == Some(b"feedback");
+        }
+        let Some(after) = memchr::memmem::find(tag, end) else { return false };
+        rest = &tag[after + end.len()..];
+    }
+    false
 }
 
 fn is_timely(report: &AggregateReport, now: u64) -> bool {

@@ -41,6 +41,15 @@ pub struct PublishedRecord {
     pub is_inherited: bool,
 }
 
+impl PublishedRecord {
+    /// Returns the record for the domain's own name. A record above it is never changed for the domain: other names
+    /// may depend on it.
+    pub fn at_own_name(&self) -> DmarcRecord {
+        let record = self.record.clone();
+        if self.is_inherited { record.for_subdomain() } else { record }
+    }
+}
+
 /// Result of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Discovery {

@@ -8,7 +8,6 @@ use super::dmarc::report_address;
 use super::domain_records::names_host;
 use super::domains::{dmarc_record_of, expected_records, finding_of};
 use crate::base::id::{AccountId, DomainId};
-use crate::domain::dmarc_record::DmarcRecord;
 use crate::domain::dmarc_walk::Discovery;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
@@ -183,13 +182,11 @@ impl<'r> Records<'r> {
         dns::spf(facts.as_ref())
     }
 
-    /// Returns the applicable record, with our report address added.
+    /// Returns the applicable record for the domain's own name, with our report address added.
     fn record_with_reports(&self) -> String {
         match &self.dmarc {
             Discovery::Published(published) => {
-                let own = report_address(&self.row.name);
-                let record = DmarcRecord::parse(&published.text).map(|record| record.with_report_address(&own));
-                record.map_or_else(|| self.wanted_dmarc.clone(), |record| record.to_string())
+                published.at_own_name().with_report_address(&report_address(&self.row.name)).to_string()
             }
             Discovery::Absent | Discovery::Invalid(_) | Discovery::Unknown => self.wanted_dmarc.clone(),
         }

@@ -186,9 +186,7 @@ pub fn advise(evidence: &Evidence) -> Advice {
             return Advice::new(Action::Wait, "The last look-up of the domain's DMARC record failed.");
         }
     };
-    // A record at a parent domain is never changed for this domain: others may depend on it.
-    let theirs =
-        if published.is_inherited { published.record.clone().for_subdomain() } else { published.record.clone() };
+    let theirs = published.at_own_name();
     if let Some(address) = evidence.our_address.as_ref().filter(|_| !evidence.reports_to_us) {
         let reason = format!("The record at {} does not request reports to {address}.", published.at);
         return Advice::new(Action::AddRua, reason).with_record(theirs.with_report_address(address));

@@ -133,6 +133,12 @@ async fn a_record_of_a_parent_domain_is_inherited() {
     let list = world.checklist(&path).await;
     assert_eq!(status(&list, "dmarc"), "pass");
     assert!(list["items"][2]["seen"].as_str().unwrap().contains("_dmarc.shop.example"), "{list}");
+    // The text to publish keeps the policy that applies to the name.
+    world.names.publish("_dmarc.shop.example", "v=DMARC1; p=reject; sp=quarantine");
+    world.post(&format!("{path}/verify"), Value::Null).await;
+    let list = world.checklist(&path).await;
+    let wanted = "Publish: v=DMARC1; p=quarantine; rua=mailto:dmarc@rp.news.shop.example";
+    assert_eq!((status(&list, "dmarc_reports"), &list["items"][4]["remedy"]), ("warn", &json!(wanted)));
 }
 
 #[tokio::test]

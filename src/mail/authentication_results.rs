@@ -5,8 +5,8 @@
 /// The results of one receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AuthenticationResults {
-    /// The receiver's name for itself.
-    pub(super) authserv_id: String,
+    /// The receiver's name for itself. Microsoft's servers write none.
+    pub(super) authserv_id: Option<String>,
     /// One entry per method, in order.
     pub(super) methods: Vec<MethodResult>,
 }
@@ -28,13 +28,15 @@ impl MethodResult {
     }
 }
 
-/// Parses an unfolded value. `None` if it does not name a receiver.
+/// Parses an unfolded value. `None` if it begins with neither the name of a receiver nor a result.
 pub(super) fn parse(value: &str) -> Option<AuthenticationResults> {
     let parts = parts(value);
-    let mut parts = parts.iter();
+    let (first, rest) = parts.split_first()?;
     // A version may follow the name.
-    let authserv_id = parts.next()?.first().filter(|name| !name.is_empty())?.clone();
-    let methods = parts.filter_map(|words| method(words)).collect();
+    let name = first.first().filter(|name| !name.is_empty())?;
+    let authserv_id = (!name.contains('=')).then(|| name.clone());
+    let methods = if authserv_id.is_some() { rest } else { &parts[..] };
+    let methods = methods.iter().filter_map(|words| method(words)).collect();
     Some(AuthenticationResults { authserv_id, methods })
 }
 
@@ -117,7 +119,7 @@ mod tests {
                       spf=pass (google.com: domain of b@rp.example.com designates 192.0.2.1 as permitted sender) \
                       smtp.mailfrom=b@rp.example.com; dmarc=pass (p=NONE sp=NONE dis=NONE) header.from=example.com";
         let read = parse(google).unwrap();
-        assert_eq!(read.authserv_id, "mx.google.com");
+        assert_eq!(read.authserv_id.as_deref(), Some("mx.google.com"));
         let methods: Vec<_> = read.methods.iter().map(|found| (&*found.method, &*found.result)).collect();
         assert_eq!(methods, [("dkim", "pass"), ("spf", "pass"), ("dmarc", "pass")]);
         assert_eq!(read.methods[0].property("header.s"), Some("pr1"));
@@ -125,9 +127,21 @@ mod tests {
         let spaced =
             parse("a.example 1; DKIM/1 = Fail (bad (very) \\) bad) reason=\"no \\\"key\\\"; none\" header.d = x.test");
         let spaced = spaced.unwrap();
-        assert_eq!((&*spaced.authserv_id, &*spaced.methods[0].result), ("a.example", "fail"));
+        assert_eq!((spaced.authserv_id.as_deref(), &*spaced.methods[0].result), (Some("a.example"), "fail"));
         assert_eq!(spaced.methods[0].property("header.d"), Some("x.test"));
         assert_eq!(spaced.methods[0].property("reason"), Some("no \"key\"; none"));
+    }
+
+    #[test]
+    fn parses_the_field_of_microsoft_which_names_no_receiver() {
+        let outlook = "spf=pass (sender IP is 192.0.2.1) smtp.mailfrom=rp.example.com; dkim=pass (signature was \
+                       verified) header.d=example.com;dmarc=pass action=none header.from=example.com;compauth=pass \
+                       reason=100";
+        let read = parse(outlook).unwrap();
+        assert_eq!(read.authserv_id, None);
+        let methods: Vec<_> = read.methods.iter().map(|found| (&*found.method, &*found.result)).collect();
+        assert_eq!(methods, [("spf", "pass"), ("dkim", "pass"), ("dmarc", "pass"), ("compauth", "pass")]);
+        assert_eq!(read.methods[0].property("smtp.mailfrom"), Some("rp.example.com"));
     }
 
     #[test]

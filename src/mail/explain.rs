@@ -15,7 +15,7 @@ const SIGNATURES_MAX: usize = 20;
 /// The results of a receiver, with findings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The receiver's name for itself; `None` if it wrote no results.
+    /// The receiver's name for itself; `None` if it wrote no results, or no name.
     pub authserv_id: Option<String>,
     /// The domain of the From header.
     pub from_domain: Option<DomainName>,
@@ -100,7 +100,7 @@ pub fn explain(headers: &str) -> Explanation {
     let from_domain = from.map(|mailbox| mailbox.address.domain().clone());
     let results = value("Authentication-Results").and_then(|value| parse(&value));
     let mut explanation = Explanation {
-        authserv_id: results.as_ref().map(|results| results.authserv_id.clone()),
+        authserv_id: results.as_ref().and_then(|results| results.authserv_id.clone()),
         spf: results.as_ref().and_then(|results| spf(results, from_domain.as_ref())),
         dkim: results.as_ref().map_or_else(Vec::new, |results| dkim(results, from_domain.as_ref())),
         dmarc: results
@@ -110,7 +110,18 @@ pub fn explain(headers: &str) -> Explanation {
         from_domain,
         findings: Vec::new(),
     };
-    explanation.findings = findings(&explanation);
+    explanation.findings = match (&explanation.from_domain, results) {
+        (None, _) => vec![Finding::fail(
+            "There is no From header with one address.",
+            "Paste the whole header section of the mail, as shown by the receiver under \"show original\".",
+        )],
+        (Some(_), None) => vec![Finding::warn(
+            "There is no Authentication-Results header.",
+            "Paste the header section of a mail from the receiving mailbox. A receiver that writes no such header \
+             does not report its checks. Send the test mail to another one.",
+        )],
+        (Some(from), Some(_)) => findings(&explanation, from),
+    };
     explanation
 }
 
@@ -152,20 +163,7 @@ fn is_aligned(domain: Option<&DomainName>, from: Option<&DomainName>) -> bool {
     domain.is_same_or_below(from) || from.is_same_or_below(domain)
 }
 
-fn findings(of: &Explanation) -> Vec<Finding> {
-    let Some(from) = &of.from_domain else {
-        return vec![Finding::fail(
-            "There is no From header with one address.",
-            "Paste the whole header section of the mail, as shown by the receiver under \"show original\".",
-        )];
-    };
-    if of.authserv_id.is_none() {
-        return vec![Finding::warn(
-            "There is no Authentication-Results header.",
-            "Paste the header section of a mail from the receiving mailbox. A receiver that writes no such header \
-             does not report its checks. Send the test mail to another one.",
-        )];
-    }
+fn findings(of: &Explanation, from: &DomainName) -> Vec<Finding> {
     let mut findings = vec![of_spf(of.spf.as_ref(), from)];
     findings.extend(of_dkim(&of.dkim, from));
     findings.push(of_dmarc(of, from));
@@ -276,6 +274,17 @@ mod tests {
         assert_eq!((found.dkim.len(), found.dkim[0].selector.as_deref()), (2, Some("pr1")));
         assert_eq!((found.dmarc.as_deref(), levels(&found)), (Some("pass"), vec![Ok, Ok, Warn, Ok]));
         assert!(found.findings.iter().all(|finding| (finding.level == Ok) == finding.remedy.is_none()));
+    }
+
+    #[test]
+    fn explains_results_without_the_name_of_a_receiver() {
+        let found = explain(
+            "Authentication-Results: spf=pass (sender IP is 192.0.2.1)\n smtp.mailfrom=rp.shop.example; dkim=pass \
+             (signature was verified)\n header.d=shop.example;dmarc=pass action=none\n \
+             header.from=shop.example;compauth=pass reason=100\nFrom: a@shop.example\n",
+        );
+        assert_eq!((found.authserv_id.as_deref(), levels(&found)), (None, vec![Ok; 3]));
+        assert!(found.spf.unwrap().aligned);
     }
 
     #[test]

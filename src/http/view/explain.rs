@@ -77,7 +77,7 @@ describe! {
     ExplanationView<'_> as "Explanation", "A receiver's checks of a test message, from its topmost \
                                            Authentication-Results."
     {
-        authserv_id: "The receiver's name; null without such a header.",
+        authserv_id: "The receiver's name; null without such a header, or if it has no name.",
         from_domain: "The domain of the From header; null without one address.",
         spf: "The result of SPF; null if it was not checked.",
         dkim: "One result for each signature.",

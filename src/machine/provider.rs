@@ -11,9 +11,10 @@ const THRESHOLDS: (u64, u64) = (5, 20);
 
 /// Returns the share of `count` in `of`, from 0 to 1. `None` below [`ANSWERS_MIN`].
 pub fn share(count: u64, of: u64) -> Option<f64> {
-    let millionths = u128::from(count) * 1_000_000 / u128::from(of.max(1));
-    let millionths = u32::try_from(millionths).unwrap_or(u32::MAX);
-    (of >= ANSWERS_MIN).then(|| f64::from(millionths) / 1e6)
+    // Counts are far below 2^53, above which floats skip integers.
+    #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
+    let share = (of >= ANSWERS_MIN).then(|| count as f64 / of as f64);
+    share
 }
 
 /// Returns the level of a provider that blocked `blocked` of `answered` messages.

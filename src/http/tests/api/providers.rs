@@ -69,7 +69,7 @@ async fn providers_have_rates_levels_times_and_frequent_answers() {
     assert_eq!((&google["delivered"], &google["deferred"], &google["complained"]), (&47.into(), &1.into(), &0.into()));
     assert_eq!(google["bounced"], json!({ "hard": 0, "soft": 0, "block": 3, "undetermined": 0 }));
     assert_eq!((&google["delivery_rate"], &google["block_rate"]), (&json!(0.94), &json!(0.06)));
-    assert_eq!((&google["deferral_rate"], &google["level"]), (&json!(0.019_607), &json!("warn")));
+    assert_eq!((&google["deferral_rate"], &google["level"]), (&json!(1.0 / 51.0), &json!("warn")));
     assert_eq!((&google["p50_seconds"], &google["p95_seconds"]), (&json!(1), &json!(1)));
     let answer = &google["answers"][0];
     assert_eq!((&answer["smtp_code"], &answer["count"], &answer["category"]), (&550.into(), &3.into(), &"spam".into()));

@@ -287,7 +287,7 @@ describe! {
         record: "The text." => |schema| schema.example("v=DMARC1; p=none; rua=mailto:dmarc@rp.example.com"),
         p: "The policy for this domain. For an inherited record, its subdomain policy."
             => |_| nullable(DmarcPolicy::ALL.map(DmarcPolicy::as_str)).example("none"),
-        at: "Its status." => |schema| schema.example("_dmarc.example.com"),
+        at: "The name at which it is published." => |schema| schema.example("_dmarc.example.com"),
         inherited: "Whether the record comes from a parent domain.",
     }
 }

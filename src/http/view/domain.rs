@@ -121,7 +121,7 @@ describe! {
     {
         selector: "Its selector." => |schema| schema.example("pr1a2b3c"),
         algorithm: "Signature algorithm.",
-        state: "Its status.",
+        state: "Its state: pending, standby, active or retiring.",
         created_at: "Creation time.",
     }
 }
@@ -132,7 +132,7 @@ describe! {
         purpose: "The purpose of the record.",
         kind = "type": "Its type."
             => |_| Schema::words([RecordType::Txt, RecordType::Cname].map(|kind| kind.as_str().into())),
-        name: "Its status." => |schema| schema.example("pr1a2b3c._domainkey.example.com"),
+        name: "Its name in DNS." => |schema| schema.example("pr1a2b3c._domainkey.example.com"),
         value: "The value to publish." => |schema| schema.example("v=DKIM1; k=rsa; p=MIIBIjANBgkq…"),
         required: "Whether it is required for sending." => |schema| schema.example(true),
         status: "State of the record." => |schema| schema.example("unchecked"),

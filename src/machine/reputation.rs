@@ -123,6 +123,9 @@ impl Level {
 }
 
 impl Measure {
+    /// All measures.
+    pub const ALL: [Self; 2] = [Self::Bounces, Self::Complaints];
+
     /// Returns the name used in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -194,6 +197,14 @@ impl State {
         let of_complaints = Crossing { measure: Measure::Complaints, from: self.complaints, to: state.complaints };
         let crossings = [of_bounces, of_complaints].into_iter().filter(|crossing| crossing.from != crossing.to);
         Next::new(state, crossings.collect::<Vec<_>>())
+    }
+
+    /// Returns the level of a measure.
+    pub const fn of(self, measure: Measure) -> Level {
+        match measure {
+            Measure::Bounces => self.bounces,
+            Measure::Complaints => self.complaints,
+        }
     }
 
     /// Returns whether both levels are `ok`.

@@ -14,6 +14,7 @@ pub(super) mod notifier;
 pub mod outlook;
 mod providers;
 mod quotas;
+mod rates;
 pub mod record;
 mod relays;
 mod stalled;

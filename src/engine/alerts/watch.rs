@@ -1,11 +1,11 @@
-//! Runs the checks of alerts: those without network every 5 minutes, the others every hour. The schedule is not stored.
-//! After a start, both run within a minute. With a virtual clock, checks do not run.
+//! Runs the checks of alerts every 5 minutes; those that use the network, or read a week of counts, every hour. The
+//! schedule is not stored. After a start, all run within a minute. With a virtual clock, checks do not run.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::network;
 use super::notifier::SERVICE;
+use super::{network, rates};
 use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::engine::Engine;
 use crate::engine::caught_panic::caught;
@@ -16,8 +16,8 @@ use crate::store::op::alert::RaiseAlert;
 const FIRST: Duration = Duration::from_secs(60);
 /// Interval between two runs.
 const EVERY: Duration = Duration::from_secs(300);
-/// Every run of this number also uses the network.
-const NETWORK_EVERY: u32 = 12;
+/// Every run of this number also runs the checks of the hour.
+const HOURLY: u32 = 12;
 
 impl Engine {
     /// Runs the checks as long as the future is polled.
@@ -28,8 +28,8 @@ impl Engine {
         tokio::time::sleep(FIRST).await;
         let mut run = 0_u32;
         loop {
-            let asks_network = run.is_multiple_of(NETWORK_EVERY);
-            match caught(self.run_checks(asks_network)).await {
+            let is_hour = run.is_multiple_of(HOURLY);
+            match caught(self.run_checks(is_hour)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     tracing::error!(%error, "could not record alert checks; repeating them in five minutes")
@@ -43,10 +43,11 @@ impl Engine {
         }
     }
 
-    async fn run_checks(self: &Arc<Self>, asks_network: bool) -> Result<(), StoreError> {
+    async fn run_checks(self: &Arc<Self>, is_hour: bool) -> Result<(), StoreError> {
         self.check_locally().await?;
-        if asks_network {
-            let findings = network::findings(self).await;
+        if is_hour {
+            let mut findings = network::findings(self).await;
+            findings.extend(rates::findings(self).await?);
             self.record_findings(findings).await?;
         }
         Ok(())

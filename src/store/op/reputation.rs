@@ -67,29 +67,10 @@ impl JudgeReputation {
     /// Raises or ends the alert of a rate that crossed a threshold.
     fn raise(&self, tables: &mut Tables<'_>, stream: Stream, crossing: &Crossing) -> Result<(), StoreError> {
         let (account, Crossing { measure, to, .. }) = (self.timer.account, *crossing);
-        let condition = match measure {
-            Measure::Bounces => Condition::BounceRate,
-            Measure::Complaints => Condition::ComplaintRate,
-        };
-        let severity = match to {
-            Level::Ok => return alert::gone(tables, account, condition, stream.as_str()).map(drop),
-            Level::Warn => Severity::Warning,
-            Level::Alarm => Severity::Critical,
-        };
-        let Windows { day, week } = self.windows(stream);
-        let shown = |figures: Figures| {
-            let Rate { count, of } = figures.rate(measure);
-            format!("{count} of {of}")
-        };
-        let (day, week) = (shown(day), shown(week));
-        let (kind, counted) = match measure {
-            Measure::Bounces => ("bounce", "bounced"),
-            Measure::Complaints => ("complaint", "were complained about"),
-        };
-        let summary = format!("The {kind} rate of {stream} mail is too high");
-        let seen = format!("In the last day {day} messages {counted}, in the last week {week}.");
-        let subject = Subject::named(SubjectKind::Stream, stream);
-        alert::found(tables, account, &Sighting::new(condition, severity, summary, seen).of(subject)).map(drop)
+        match sighting(stream, measure, to, self.windows(stream)) {
+            Some(sighting) => alert::found(tables, account, &sighting).map(drop),
+            None => alert::gone(tables, account, condition_of(measure), stream.as_str()).map(drop),
+        }
     }
 
     /// Returns the counts of a stream's windows.
@@ -99,6 +80,36 @@ impl JudgeReputation {
             Stream::Marketing => self.marketing,
         }
     }
+}
+
+/// Returns the condition of the alert for a measure.
+pub const fn condition_of(measure: Measure) -> Condition {
+    match measure {
+        Measure::Bounces => Condition::BounceRate,
+        Measure::Complaints => Condition::ComplaintRate,
+    }
+}
+
+/// Returns the sighting for a rate of a stream at this level; `None` if the level is `ok`.
+pub fn sighting(stream: Stream, measure: Measure, level: Level, Windows { day, week }: Windows) -> Option<Sighting> {
+    let severity = match level {
+        Level::Ok => return None,
+        Level::Warn => Severity::Warning,
+        Level::Alarm => Severity::Critical,
+    };
+    let shown = |figures: Figures| {
+        let Rate { count, of } = figures.rate(measure);
+        format!("{count} of {of}")
+    };
+    let (day, week) = (shown(day), shown(week));
+    let (kind, counted) = match measure {
+        Measure::Bounces => ("bounce", "bounced"),
+        Measure::Complaints => ("complaint", "were complained about"),
+    };
+    let summary = format!("The {kind} rate of {stream} mail is too high");
+    let seen = format!("In the last day {day} messages {counted}, in the last week {week}.");
+    let subject = Subject::named(SubjectKind::Stream, stream);
+    Some(Sighting::new(condition_of(measure), severity, summary, seen).of(subject))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::network;
 use super::notifier::SERVICE;
-use super::{dmarc, providers, stalled};
+use super::{dmarc, providers, rates, stalled};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -61,6 +61,7 @@ impl Engine {
         let mut memory = self.alerts.memory.lock().await;
         let mut findings = self.look_around(&mut memory).await?;
         findings.extend(network::findings(self).await);
+        findings.extend(rates::findings(self).await?);
         self.record_findings(findings).await
     }
 

@@ -1,5 +1,5 @@
 //! Notices about problems that need attention, one line each, ordered by severity. A notice is absent from the page
-//! that it links to.
+//! that it links to, except the one about open alerts, which is on every page.
 
 use super::components::{grouped, shortened};
 use super::layout::link_to;
@@ -19,6 +19,8 @@ use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::restored::HoldCause;
 
+/// Path of the page of alerts.
+const ALERTS: &str = "/alerts";
 /// Maximum number of sending domains that are checked.
 const DOMAINS_LOOKED_AT: usize = 100;
 
@@ -52,7 +54,7 @@ impl Notice {
 pub(super) fn notices(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError> {
     let mut notices = of_service(visit)?;
     notices.extend(of_account(visit)?);
-    notices.retain(|notice| !notice.leads_to(place));
+    notices.retain(|notice| !notice.leads_to(place) || notice.leads_to(ALERTS));
     Ok(notices)
 }
 
@@ -100,7 +102,7 @@ fn alerts(open: OpenAlerts) -> Option<Notice> {
         1 => format!("An alert is open ({severity})."),
         count => format!("{count} alerts are open, the worst of them {severity}."),
     };
-    Some(Notice::new(sentence, "Review", Some("/alerts")))
+    Some(Notice::new(sentence, "Review", Some(ALERTS)))
 }
 
 fn webhooks(visit: &Visit<'_>) -> Result<Option<Notice>, StoreError> {

@@ -1,6 +1,7 @@
 //! Tests of the panel over the real routes, pages, engine and store, on a loopback connection. The test browser keeps
 //! its cookies and reports the origin of its forms.
 
+mod alerts;
 mod audit;
 mod bodies;
 mod checklist;

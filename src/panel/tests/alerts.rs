@@ -1,0 +1,25 @@
+//! Tests of alerts in the panel.
+
+use super::*;
+use crate::domain::alert::{Condition, Severity, Sighting};
+use crate::store::op::alert::{ClearAlert, RaiseAlert};
+
+#[tokio::test]
+async fn every_page_has_a_strip_while_an_alert_is_open() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let account = world.account;
+    let pages = ["/", "/messages", "/providers", "/explain", "/alerts"];
+    for path in pages {
+        assert!(!browser.get(path).await.shows("An alert is open"), "{path}");
+    }
+    let sighting = Sighting::new(Condition::Quota, Severity::Critical, "Quota used up", "A send was refused.");
+    let op = RaiseAlert { account, sighting, is_over: false };
+    world.engine.store.commit(op).await.unwrap_or_else(|_| panic!("an alert opens"));
+    for path in pages {
+        assert!(browser.get(path).await.shows("An alert is open (critical). <a href=\"/alerts\">"), "{path}");
+    }
+    let op = ClearAlert { account, condition: Condition::Quota, subject: String::new() };
+    world.engine.store.commit(op).await.unwrap_or_else(|_| panic!("the alert ends"));
+    assert!(!browser.get("/alerts").await.shows("An alert is open"));
+}

@@ -136,7 +136,17 @@ const ACCEPTED: &[&str] =
     &["/id", "/message_id_header", "/status", "/stream", "/from", "/to", "/subject", "/created_at"];
 const TIMELINE: &[&str] = &["/created_at", "/type", "/mx_host", "/smtp_code", "/smtp_response"];
 const EVENT: &[&str] = &["/created_at", "/type", "/message_id", "/to", "/smtp_code", "/smtp_response"];
-const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
+const DOMAIN: &[&str] = &[
+    "/id",
+    "/name",
+    "/stream",
+    "/status",
+    "/verified_at",
+    "/last_checked_at",
+    "/dkim_rotation_days",
+    "/next_rotation_at",
+    "/created_at",
+];
 const QUEUE: &[&str] =
     &["/site", "/relay", "/waiting", "/in_flight", "/reason", "/next_at", "/held_until", "/last_answer"];
 const ALERTS: &[&str] = &["/id", "/opened_at", "/resolved_at", "/severity", "/condition", "/subject/name", "/summary"];

@@ -110,7 +110,9 @@ pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
                 let remedy = "Find the cause first, then follow the removal steps of the list.";
                 Check::new(name, Verdict::Fail, format!("the list contains {}", listed.join(", ")), remedy)
             }
-            (true, Some(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
+            (true, Some(why)) => {
+                Check::new(name, Verdict::Warn, why, "Try again, or use a name server that may query the list.")
+            }
             (true, None) if shown.is_empty() => {
                 let seen = "this machine does not know the address that receivers see";
                 Check::new(name, Verdict::Warn, seen, "Set source to this server's public address.")

@@ -52,6 +52,91 @@ def test_a_certificate_with_few_days_left_raises_an_alert_until_it_is_renewed(be
     assert operator.notified(service, "certificate_expiring", "resolved")["resolved_at"]
 
 
+def test_a_reverse_name_raises_an_alert_at_the_second_check_until_it_is_right(begin, operator, knot):
+    service = begin(source="127.0.0.7")
+    ptr = "7.0.0.127.in-addr.arpa"
+
+    def check() -> list[str]:
+        knot.publish()
+        return service.cli("alert", "check")["opened"]
+
+    assert check() == [], "one failed check is no alert"
+    assert len(check()) == 1
+    alert = operator.notified(service, "reverse_dns", "opened")
+    assert (alert["severity"], alert["subject"]["name"]) == ("critical", "127.0.0.7")
+    knot.put(ptr, "PTR", "other.test.")
+    knot.put("other.test", "A", "127.0.0.7")
+    check()
+    assert service.api.get(f"/v1/alerts/{alert['id']}")["severity"] == "warning", "a name that leads back"
+    knot.close()
+    service.cli("alert", "check")
+    assert service.api.get(f"/v1/alerts/{alert['id']}")["resolved_at"] is None, "a failed look-up says nothing"
+
+
+def test_a_blocked_port_raises_an_alert_at_the_second_check_until_a_server_greets(begin, operator, knot, sink):
+    service = begin(port=sink.port)
+
+    def checks(count: int) -> int:
+        knot.publish()
+        return sum(len(service.cli("alert", "check")["opened"]) for _ in range(count))
+
+    knot.put("1.0.0.127.in-addr.arpa", "PTR", f"{HOST}.")
+    knot.put(HOST, "A", LOOPBACK)
+    assert checks(3) == 0, "no name of the providers resolves"
+    # Nothing listens at this address.
+    knot.mail_server("gmail.com", "mx.gmail.com", "127.0.0.9")
+    assert checks(1) == 0
+    assert checks(1) == 1
+    alert = operator.notified(service, "port25_blocked", "opened")
+    assert (alert["severity"], alert["subject"]) == ("critical", None)
+    knot.mail_server("outlook.com", "mx.outlook.com")
+    knot.publish()
+    assert operator.notified(service, "port25_blocked", "resolved")["id"] == alert["id"]
+
+
+def test_a_delivery_shows_that_the_port_is_open(begin, knot, sink):
+    service = begin(port=sink.port)
+    service.domain("sender.test")
+    service.api.settled(service.api.accept(MESSAGE | {"to": "a@recipient.test"})["id"], "delivered")
+    knot.mail_server("gmail.com", "mx.gmail.com", "127.0.0.9")
+    knot.publish()
+    for _ in range(3):
+        service.cli("alert", "check")
+    assert service.api.get("/v1/alerts?condition=port25_blocked")["data"] == []
+
+
+def test_a_relay_with_a_foreign_source_raises_an_alert_until_it_delivers(begin, operator, sink):
+    service = begin(port=sink.port, source="192.0.2.7")
+    service.domain("sender.test")
+    message = service.api.accept(MESSAGE | {"to": "a@recipient.test"})["id"]
+    alert = operator.notified(service, "relay_failing", "opened")
+    assert (alert["severity"], alert["subject"]["name"]) == ("critical", "direct")
+    assert service.api.message(message)["status"] in ("queued", "deferred")
+    assert service.close() == 0
+    service.config.write_text(service.config.read_text().replace("192.0.2.7", LOOPBACK))
+    service.start()
+    service.api.accept(MESSAGE | {"to": "b@recipient.test"})
+    assert operator.notified(service, "relay_failing", "resolved")["id"] == alert["id"]
+
+
+def test_an_old_backup_raises_an_alert_until_the_next_one(begin, operator, workdir):
+    clock = WallClock(workdir)
+    service = begin(alerts={"backup_hours": 5})
+    assert service.close() == 0
+    service.environment = clock.environment
+    clock.set("+4h")
+    service.start()
+    service.cli("alert", "check")
+    assert operator.notices("backup_old") == []
+    assert service.close() == 0
+    clock.set("+6h")
+    service.start()
+    alert = operator.notified(service, "backup_old", "opened")
+    assert (alert["severity"], alert["scope"]) == ("warning", "system")
+    service.cli("backup", str(workdir / "backup"))
+    assert operator.notified(service, "backup_old", "resolved")["id"] == alert["id"]
+
+
 @pytest.fixture
 def small_disk():
     """Moves the data directory of a stopped service to a disk of 256 MiB."""

@@ -28,7 +28,8 @@ def test_a_test_arrives_at_the_mailbox_and_at_the_webhook(begin, operator, hooks
     [content] = operator.postfix.wait_for_mail(1, "op")
     subject, mail = read(content)
     assert subject == "[mail.sender.test] INFO: Test of alerts"
-    assert mail["Auto-Submitted"] == "auto-generated" and mail["Return-Path"] in (None, "<>")
+    assert mail["X-Postrider-Alert"].startswith("alr_") and mail["Auto-Submitted"] == "auto-generated"
+    assert mail["Return-Path"] in (None, "<>")
     [hook] = hooks.wait_for(1)
     body = json.loads(hook.body)
     assert body["type"] == "alert.test" and body["alert"]["remedy"] == "There is nothing to do."

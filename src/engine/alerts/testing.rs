@@ -61,7 +61,7 @@ impl Engine {
 
     async fn test_mail(&self, to: Address, signs: bool) -> TestResult {
         let id: NoticeId = self.store.reserve_id(self.clock.now());
-        let words = self.settings.test_mail();
+        let words = self.settings.test_mail(AlertId(id.0));
         let sent = match self.alerts.notifier() {
             Some(notifier) => timeout(PATIENCE, async { notifier.send_mail(id, &to, &words).await }).await,
             None => Ok(Ok(Err("the service does not send mail now".to_owned()))),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::record::Alert;
+use crate::base::id::AlertId;
 use crate::base::time::Timestamp;
 use crate::domain::alert::{NoticeKind, Scope};
 use crate::engine::settings::Settings;
@@ -74,13 +75,13 @@ impl Settings {
         text.push_str("\n\n");
     }
 
-    /// Returns the mail of a test.
-    pub(super) fn test_mail(&self) -> MailText {
+    /// Returns the mail of a test. It names an alert that does not exist, so that filters for alerts match it.
+    pub(super) fn test_mail(&self, alert: AlertId) -> MailText {
         let hostname = &self.hostname;
         let mut text = "This is a test of alerts. Nothing is wrong, and there is nothing to do.\n\n".to_owned();
         self.sign(&mut text);
         self.link_alerts(&mut text);
-        MailText { subject: format!("[{hostname}] INFO: Test of alerts"), text, alerts: Vec::new() }
+        MailText { subject: format!("[{hostname}] INFO: Test of alerts"), text, alerts: vec![alert.to_string()] }
     }
 
     /// Returns the mail of an invitation. It contains no text that the inviter or the account chose.
@@ -128,7 +129,7 @@ fn heading(kind: NoticeKind, alert: &Alert) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::id::{AccountId, AlertId, Ulid};
+    use crate::base::id::{AccountId, Ulid};
     use crate::domain::alert::{Condition, Severity};
     use crate::store::row::alert::AlertRow;
 
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(links, [link]);
         assert!(invitation.ends_with("-- \nSent by Postrider at mail.example.com.\n"));
         let disk = change(2, Condition::DiskLow, Severity::Warning, NoticeKind::Opened);
-        for mail in [settings.test_mail(), settings.alert_mail(vec![disk])] {
+        for mail in [settings.test_mail(AlertId(Ulid([9; 16]))), settings.alert_mail(vec![disk])] {
             assert!(mail.text.ends_with("\nhttps://mail.example.com/alerts\n"), "{}", mail.text);
         }
     }

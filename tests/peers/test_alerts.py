@@ -84,6 +84,29 @@ def test_a_record_that_vanishes_is_reported_once_and_so_is_its_return(begin, ope
     assert (shown["subject"]["name"], shown["severity"]) == ("sender.test", "warning")
 
 
+def test_a_second_record_is_reported_because_receivers_then_ignore_both(begin, knot):
+    service = begin()
+    domain = service.domain("sender.test")["id"]
+    spf, dmarc = "v=spf1 a:mail.sender.test ~all", "v=DMARC1; p=none"
+
+    def seen() -> list[str]:
+        knot.publish()
+        assert service.api.request("POST", f"/v1/domains/{domain}/verify").status == 200
+        return [one["seen"] for one in alerts(service, "domain_record") if one["resolved_at"] is None]
+
+    knot.put("sender.test", "TXT", spf)
+    knot.put("_dmarc.sender.test", "TXT", dmarc)
+    assert seen() == []
+    knot.put("sender.test", "TXT", spf, "v=spf1 -all", "unrelated")
+    ignored = "(2 records, so receivers ignore all of them)"
+    assert seen() == [f"Missing or different: SPF {ignored}."]
+    knot.put("_dmarc.sender.test", "TXT", dmarc, "v=DMARC1; p=reject")
+    assert seen() == [f"Missing or different: SPF {ignored}, DMARC {ignored}."]
+    knot.put("_dmarc.sender.test", "TXT", dmarc)
+    knot.put("sender.test", "TXT", spf, "unrelated")
+    assert seen() == []
+
+
 def test_a_lost_dkim_record_is_replaced_by_the_one_that_stands_by(begin, operator, knot):
     service = begin()
     domain = service.domain("sender.test")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::alert;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
-use crate::domain::sending_domain::{DkimState, DomainStatus, RecordPurpose};
+use crate::domain::sending_domain::{DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::store::error::StoreError;
 use crate::store::row::domain::DomainRow;
 use crate::store::tables::Tables;
@@ -58,10 +58,10 @@ pub(super) fn looked_at(
     domain: DomainId,
     row: &DomainRow,
 ) -> Result<(), StoreError> {
-    let mut names: Vec<_> = row.lost.iter().copied().map(shown).collect();
+    let mut names: Vec<_> = row.lost.iter().map(|purpose| described(row, *purpose)).collect();
     let is_soon = row.rotation.next_at.is_some_and(|at| at <= tables.now() + STANDBY_BEFORE);
     if is_soon && !row.dkim.iter().any(|key| key.state == DkimState::Standby) {
-        names.push("DKIM of the keys that are to sign next");
+        names.push("DKIM of the keys that are to sign next".to_owned());
     }
     if names.is_empty() {
         return alert::gone(tables, account, Condition::DomainRecord, &domain.to_string()).map(drop);
@@ -70,6 +70,17 @@ pub(super) fn looked_at(
     let seen = format!("Missing or different: {}.", names.join(", "));
     let sighting = Sighting::new(Condition::DomainRecord, Severity::Warning, summary, seen);
     alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
+}
+
+/// Names a lost record. If there is one, adds the reason why receivers ignore it.
+fn described(row: &DomainRow, purpose: RecordPurpose) -> String {
+    let finding = row.findings.iter().find(|finding| finding.purpose == purpose && finding.status == RecordStatus::Ok);
+    let name = shown(purpose);
+    match finding.map(|finding| finding.found.len()) {
+        None => name.to_owned(),
+        Some(1) => format!("{name} (invalid)"),
+        Some(several) => format!("{name} ({several} records, so receivers ignore all of them)"),
+    }
 }
 
 const fn shown(purpose: RecordPurpose) -> &'static str {
@@ -97,7 +108,6 @@ pub(super) fn removed(tables: &mut Tables<'_>, account: AccountId, domain: Domai
 mod tests {
     use super::*;
     use crate::domain::account::QuotaLimits;
-    use crate::domain::sending_domain::RecordStatus;
     use crate::domain::stream::Stream;
     use crate::store::op::domain::RecordDomainCheck;
     use crate::store::read::Read as _;
@@ -107,7 +117,7 @@ mod tests {
     use crate::store::testing::TestStore;
 
     fn look(test: &TestStore, account: AccountId, domain: DomainId, spf: RecordStatus) {
-        let found = Vec::new();
+        let found = if spf == RecordStatus::Ok { vec!["v=spf1 mx -all".to_owned()] } else { Vec::new() };
         let finding = Finding { purpose: RecordPurpose::Spf, name: "example.com".to_owned(), status: spf, found };
         let (findings, facts) = (vec![finding], DnsFacts::default());
         test.done(RecordDomainCheck { account, domain, findings, facts });

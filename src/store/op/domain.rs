@@ -188,8 +188,8 @@ impl RecordDomainCheck {
             row.return_path_seen = self.finding(RecordPurpose::ReturnPath).unwrap_or(row.return_path_seen);
             self.note_losses(row);
         }
-        alert_domain::looked_at(tables, self.account, self.domain, row)?;
         row.findings = self.findings.clone();
+        alert_domain::looked_at(tables, self.account, self.domain, row)?;
         row.facts = self.facts.clone();
         dkim::rearm(tables, self.account, self.domain, row);
         tables.put(&key, row);
@@ -230,10 +230,11 @@ impl RecordDomainCheck {
         Ok(())
     }
 
-    /// Updates the record of losses: DNS records that were once found and are now missing.
+    /// Updates the record of losses: DNS records that receivers once used, and use no longer.
     fn note_losses(&self, row: &mut DomainRow) {
         for purpose in [RecordPurpose::ReturnPath, RecordPurpose::Spf, RecordPurpose::Dmarc] {
-            let Some(is_seen) = self.finding(purpose) else { continue };
+            let finding = self.findings.iter().find(|finding| finding.purpose == purpose);
+            let Some(is_seen) = finding.and_then(Finding::is_effective) else { continue };
             row.lost.retain(|lost| *lost != purpose);
             match (is_seen, row.once_ok.contains(&purpose)) {
                 (true, false) => row.once_ok.push(purpose),

@@ -6,6 +6,7 @@ use super::Row;
 use crate::base::id::DomainId;
 use crate::base::secret::Sealed;
 use crate::base::time::Timestamp;
+use crate::domain::dmarc_record::DmarcRecord;
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
@@ -166,6 +167,23 @@ pub struct Finding {
     pub status: RecordStatus,
     /// The values found.
     pub found: Vec<String>,
+}
+
+impl Finding {
+    /// Returns whether receivers use the record; `None` if it was not looked up. They ignore several SPF or DMARC
+    /// records at a name (RFC 7208 4.5, RFC 9989 4.10), and an invalid DMARC record.
+    pub fn is_effective(&self) -> Option<bool> {
+        let is_usable = match self.purpose {
+            RecordPurpose::Dkim | RecordPurpose::ReturnPath => true,
+            RecordPurpose::Spf => self.found.len() == 1,
+            RecordPurpose::Dmarc => matches!(self.found.as_slice(), [only] if DmarcRecord::parse(only).is_some()),
+        };
+        match self.status {
+            RecordStatus::Ok => Some(is_usable),
+            RecordStatus::Missing | RecordStatus::Mismatch => Some(false),
+            RecordStatus::Unchecked => None,
+        }
+    }
 }
 
 #[cfg(test)]

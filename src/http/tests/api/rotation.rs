@@ -262,4 +262,11 @@ async fn lost_records_are_tracked_until_they_are_back() {
     world.names.publish("shop.example", "v=spf1 a:mail.example.com -all");
     world.verified(&path).await;
     assert_eq!(world.domain_row(&path).lost, [Dmarc]);
+    // Receivers ignore an invalid record.
+    world.names.publish("_dmarc.shop.example", "v=DMARC1; p=refuse");
+    world.verified(&path).await;
+    assert_eq!(world.domain_row(&path).lost, [Dmarc]);
+    world.names.publish("_dmarc.shop.example", "v=DMARC1; p=reject");
+    world.verified(&path).await;
+    assert!(world.domain_row(&path).lost.is_empty());
 }

@@ -33,7 +33,7 @@ pub(crate) fn check(input: &[u8], piece: usize) -> usize {
         errors_max: 20,
         refusals_max: None,
         starttls: true,
-        door: ServerKind::Submission(rules),
+        kind: ServerKind::Submission(rules),
     };
     let session = ServerSession::inside_tls(config);
     let mut run = Run { session, out: Vec::new(), is_logged_in: false, taken: 0, is_closed: false };

@@ -168,7 +168,7 @@ mod tests {
     async fn a_crowd_of_strangers_never_blocks_known_users() {
         let (passwords, entropy) = (Passwords::new(Executor::Threads), SeededEntropy::new(1));
         let hash = passwords.hash(ACCOUNT, &NewPassword::generate(&entropy), &entropy).await.unwrap();
-        let _crowd = passwords.occupy();
+        let _occupied = passwords.occupy();
         let shown = Secret::new("wrong");
         assert!(passwords.is_right(&shown, Some(&hash), STRANGER).await.is_err());
         assert!(passwords.is_right(&shown, Some(&hash), Line::Known(ACCOUNT)).await.is_ok());

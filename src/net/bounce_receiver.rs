@@ -45,7 +45,7 @@ pub fn session_config(hostname: &str) -> ServerConfig {
         errors_max: ERRORS_MAX,
         refusals_max: Some(REFUSALS_MAX),
         starttls: true,
-        door: ServerKind::Inbound,
+        kind: ServerKind::Inbound,
     }
 }
 

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use hyper::header::CACHE_CONTROL;
 use sha2::{Digest as _, Sha256};
 
-use super::page_error::Fault;
+use super::page_error::PageError;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
@@ -76,7 +76,7 @@ pub(super) fn assets() -> &'static Assets {
 }
 
 /// `GET /assets/{name}`.
-pub(super) async fn show(_: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(super) async fn show(_: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let all = assets();
     let asset =
         [&all.style, &all.docs_style, &all.script, &all.icon].into_iter().find(|asset| asset.path == call.path());

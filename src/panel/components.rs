@@ -140,9 +140,9 @@ pub(super) struct Choice {
 
 /// Errors of a form, by field.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FormFaults(Violations);
+pub(super) struct FormErrors(Violations);
 
-impl FormFaults {
+impl FormErrors {
     /// Returns no errors.
     pub(super) fn none() -> Self {
         Self::default()
@@ -167,7 +167,7 @@ impl FormFaults {
     }
 }
 
-impl From<Violations> for FormFaults {
+impl From<Violations> for FormErrors {
     fn from(violations: Violations) -> Self {
         Self(violations)
     }

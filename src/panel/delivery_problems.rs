@@ -40,7 +40,7 @@ pub(super) struct RepeatedAnswer {
 ///
 /// # Errors
 /// Store errors.
-pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<RepeatedAnswer>, StoreError> {
+pub(super) fn problems(visit: &Visit<'_>) -> Result<Vec<RepeatedAnswer>, StoreError> {
     let mut found: BTreeMap<_, RepeatedAnswer> = BTreeMap::new();
     for kind in [EventType::Bounced, EventType::Deferred] {
         let filter = EventFilter { kind: Some(kind), ..EventFilter::default() };
@@ -52,10 +52,10 @@ pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<RepeatedAnswer>, StoreEr
             found.entry(key).or_insert_with(|| first(&event)).count += 1;
         }
     }
-    let mut troubles: Vec<_> = found.into_values().collect();
-    troubles.sort_by_key(|trouble| std::cmp::Reverse(trouble.count));
-    troubles.truncate(SHOWN);
-    Ok(troubles)
+    let mut problems: Vec<_> = found.into_values().collect();
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.count));
+    problems.truncate(SHOWN);
+    Ok(problems)
 }
 
 fn first(event: &Event) -> RepeatedAnswer {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::components::FormFaults;
+use super::components::FormErrors;
 use super::form::Form;
 use crate::domain::event::EventType;
 use crate::store::row::endpoint::EndpointRow;
@@ -17,7 +17,7 @@ pub(super) struct EndpointForm {
     /// Event types to choose from.
     pub(super) events: Vec<EventBox>,
     /// Errors of the form.
-    pub(super) faults: FormFaults,
+    pub(super) faults: FormErrors,
 }
 
 /// An event type and whether it is selected.
@@ -36,7 +36,7 @@ fn boxes(is_ticked: impl Fn(EventType) -> bool) -> Vec<EventBox> {
 impl EndpointForm {
     /// Returns the form for a new endpoint.
     pub(super) fn empty() -> Self {
-        Self { url: String::new(), description: String::new(), events: boxes(|_| false), faults: FormFaults::none() }
+        Self { url: String::new(), description: String::new(), events: boxes(|_| false), faults: FormErrors::none() }
     }
 
     /// Returns the form for an existing endpoint.
@@ -46,12 +46,12 @@ impl EndpointForm {
             description: row.description.clone().unwrap_or_default(),
             // An endpoint that receives all types has no box ticked, because future types are included too.
             events: boxes(|kind| row.events.as_ref().is_some_and(|events| events.contains(&kind))),
-            faults: FormFaults::none(),
+            faults: FormErrors::none(),
         }
     }
 
     /// Returns the form with the rejected input.
-    pub(super) fn refused(form: &Form, faults: FormFaults) -> Self {
+    pub(super) fn refused(form: &Form, faults: FormErrors) -> Self {
         let ticked = form.all("events");
         Self {
             url: form.text("url").to_owned(),

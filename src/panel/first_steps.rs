@@ -3,7 +3,7 @@
 
 use super::components::Choice;
 use super::form::Form;
-use super::page_error::Fault;
+use super::page_error::PageError;
 use super::page_guard::Visit;
 use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
@@ -110,7 +110,7 @@ impl FirstSteps {
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) fn of(visit: &Visit<'_>, fault: String) -> Result<Self, Fault> {
+    pub(super) fn of(visit: &Visit<'_>, fault: String) -> Result<Self, PageError> {
         let (engine, account) = (&visit.api.engine, visit.account_id());
         let some = PageRequest { before: None, limit: LOOKED_AT };
         let sender = sender(visit)?;
@@ -139,7 +139,7 @@ impl FirstSteps {
 ///
 /// # Errors
 /// Store errors.
-pub(super) fn sender(visit: &Visit<'_>) -> Result<Option<Sender>, Fault> {
+pub(super) fn sender(visit: &Visit<'_>) -> Result<Option<Sender>, PageError> {
     let page = PageRequest { before: None, limit: LOOKED_AT };
     let domains = visit.api.engine.domains(visit.account_id(), page)?.rows;
     let verified = domains.into_iter().rev().filter(|(_, row)| row.status == DomainStatus::Verified);

@@ -4,7 +4,7 @@ use hyper::Method;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use super::page_error::Fault;
+use super::page_error::PageError;
 use crate::base::secret::Secret;
 use crate::http::body::FORM_BYTES;
 use crate::http::error::ApiError;
@@ -23,7 +23,7 @@ impl Form {
     ///
     /// # Errors
     /// 413 if the body is larger than any form of the panel.
-    pub(super) fn of(call: &Call<()>) -> Result<Self, Fault> {
+    pub(super) fn of(call: &Call<()>) -> Result<Self, PageError> {
         if call.body().len() > FORM_BYTES {
             return Err(ApiError::PayloadTooLarge(FORM_BYTES).into());
         }

@@ -9,7 +9,7 @@ use hyper::header::{
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 
-use super::page_error::Fault;
+use super::page_error::PageError;
 
 /// No external resources, nothing inline, no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -36,7 +36,7 @@ pub(super) enum Remote {
 }
 
 /// Renders a page.
-pub(super) fn page(status: StatusCode, template: &impl Template) -> Result<Answer, Fault> {
+pub(super) fn page(status: StatusCode, template: &impl Template) -> Result<Answer, PageError> {
     let body = template.render().map_err(|error| {
         tracing::error!(%error, "could not render a page");
         ApiError::Internal

@@ -7,7 +7,7 @@ use super::assets::{Assets, assets};
 use super::components::Icon;
 use super::cookie::{Shortcuts, Theme};
 use super::notice::{Notice, notices};
-use super::page_error::Fault;
+use super::page_error::PageError;
 use super::page_guard::{Need, Visit};
 use super::timestamp::Moment;
 use crate::domain::sending_domain::DomainStatus;
@@ -136,7 +136,7 @@ pub(super) struct RailGroup {
 
 /// Common parts of every page, signed in or not.
 #[derive(Debug)]
-pub(super) struct PageFrame {
+pub(super) struct BasePage {
     /// Title of the page.
     pub(super) title: String,
     /// Colour theme.
@@ -145,7 +145,7 @@ pub(super) struct PageFrame {
     pub(super) assets: &'static Assets,
 }
 
-impl PageFrame {
+impl BasePage {
     /// Creates the frame of a page with this title.
     pub(super) fn new(title: impl Into<String>, theme: Theme) -> Self {
         Self { title: title.into(), theme, assets: assets() }
@@ -172,9 +172,9 @@ pub(super) struct Undo {
 
 /// Frame of a page for a signed-in user.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct PageFrame {
     /// Common page parts.
-    pub(super) sheet: PageFrame,
+    pub(super) base: BasePage,
     /// Name of the account.
     pub(super) account: String,
     /// Email address of the visitor.
@@ -207,19 +207,19 @@ pub(super) struct Frame {
     pub(super) undo: Option<Undo>,
 }
 
-impl Frame {
+impl PageFrame {
     /// Creates the frame of a page that belongs to the rail line `place`.
     ///
     /// # Errors
     /// Store errors.
-    pub(super) fn new(visit: &Visit<'_>, title: impl Into<String>, place: &str) -> Result<Self, Fault> {
-        let sheet = PageFrame::new(title, Theme::of(&visit.call.headers));
+    pub(super) fn new(visit: &Visit<'_>, title: impl Into<String>, place: &str) -> Result<Self, PageError> {
+        let base = BasePage::new(title, Theme::of(&visit.call.headers));
         let user = visit.user();
         let view = visit
             .view()
             .map(|view| ViewBanner { until: visit.moment(view.until), reason: view.reason.as_str().to_owned() });
         Ok(Self {
-            sheet,
+            base,
             account: visit.account.name.as_str().to_owned(),
             email: user.email.as_given().to_owned(),
             role: if view.is_some() { "operator" } else { user.role.as_str() },

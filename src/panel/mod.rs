@@ -3,9 +3,9 @@
 //!
 //! **To add a page**: write `pages/<noun>.rs` with a struct that derives `askama::Template` over
 //! `data/templates/<noun>.html`. The template extends `frame.html` and holds a [`layout::PageFrame`]. Add an `async
-//! fn(Visit<'_>) -> Result<Answer, Fault>` and its row in [`routes`], which names the right that a visitor
+//! fn(Visit<'_>) -> Result<Answer, PageError>` and its row in [`routes`], which names the right that a visitor
 //! [needs](page_guard::Need). Add a line to [`layout`]'s rail if the page belongs there. The page guard has then
-//! checked the session, the role and the form's origin, and a [`page_error::Fault`] becomes a page automatically. A
+//! checked the session, the role and the form's origin, and a [`page_error::PageError`] becomes a page automatically. A
 //! form that changes something ends in a redirect, so that a reload repeats nothing.
 
 mod assets;

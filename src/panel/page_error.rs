@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use hyper::StatusCode;
 
-use super::components::FormFaults;
+use super::components::FormErrors;
 use crate::domain::user::Role;
 use crate::engine::background_thread::NotDone;
 use crate::http::error::ApiError;
@@ -12,7 +12,7 @@ use crate::store::error::StoreError;
 
 /// A refusal or failure, as the visitor sees it.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Fault {
+pub(crate) enum PageError {
     /// An error of the API.
     Api(ApiError),
     /// The form came from another site. Answered with 403.
@@ -29,19 +29,19 @@ pub(crate) enum Fault {
     ProveFirst(String),
 }
 
-impl From<ApiError> for Fault {
+impl From<ApiError> for PageError {
     fn from(error: ApiError) -> Self {
         Self::Api(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for PageError {
     fn from(error: StoreError) -> Self {
         Self::Api(error.into())
     }
 }
 
-impl From<NotDone> for Fault {
+impl From<NotDone> for PageError {
     fn from(not_done: NotDone) -> Self {
         Self::Api(not_done.into())
     }
@@ -71,7 +71,7 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         | ApiError::ReplicaUnavailable
         | ApiError::ReplicaInDoubt => ("Not available now", error.message().into_owned().into()),
         ApiError::Invalid(violations) => {
-            ("Some of it is invalid", FormFaults::from(violations.clone()).all().join(" ").into())
+            ("Some of it is invalid", FormErrors::from(violations.clone()).all().join(" ").into())
         }
         ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
         ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),

@@ -8,7 +8,7 @@ use url::form_urlencoded;
 use super::cookie;
 use super::form::NEXT_MAX;
 use super::html;
-use super::page_error::Fault;
+use super::page_error::PageError;
 use super::pages::error;
 use super::same_origin::is_same_origin;
 use super::timestamp::Moment;
@@ -102,7 +102,7 @@ impl Visit<'_> {
 
     /// Returns the signed message. `None` after its content has expired, and in an operator's view. Pages read content
     /// only through this function.
-    pub(super) async fn signed_message(&self, record: &MessageRecord) -> Result<Option<Vec<u8>>, Fault> {
+    pub(super) async fn signed_message(&self, record: &MessageRecord) -> Result<Option<Vec<u8>>, PageError> {
         match self.view() {
             Some(_) => Ok(None),
             None => Ok(self.api.signed_message(self.account_id(), record).await?),
@@ -110,7 +110,7 @@ impl Visit<'_> {
     }
 
     /// Returns the message's parts, under the rules of [`Self::signed_message`].
-    pub(super) async fn parts(&self, record: &MessageRecord) -> Result<Option<ReadParts>, Fault> {
+    pub(super) async fn parts(&self, record: &MessageRecord) -> Result<Option<ReadParts>, PageError> {
         let list_fields = record.row.list_fields();
         match self.view() {
             Some(_) => Ok(None),
@@ -152,20 +152,20 @@ impl Visit<'_> {
     }
 
     /// The identifier in the path. One that is malformed is as unknown as any other.
-    pub(super) fn id<T: std::str::FromStr>(&self) -> Result<T, Fault> {
+    pub(super) fn id<T: std::str::FromStr>(&self) -> Result<T, PageError> {
         self.id_named("id")
     }
 
     /// The same for a path with several identifiers.
-    pub(super) fn id_named<T: std::str::FromStr>(&self, name: &str) -> Result<T, Fault> {
+    pub(super) fn id_named<T: std::str::FromStr>(&self, name: &str) -> Result<T, PageError> {
         self.call.param(name).parse().map_err(|_| ApiError::NotFound.into())
     }
 }
 
 /// Handler of a page: a function from a visit to a response.
-pub(super) type PageHandler = for<'a> fn(Visit<'a>) -> BoxFuture<'a, Result<Answer, Fault>>;
+pub(super) type PageHandler = for<'a> fn(Visit<'a>) -> BoxFuture<'a, Result<Answer, PageError>>;
 /// Handler of a page that needs no session.
-pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Result<Answer, Fault>>;
+pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Result<Answer, PageError>>;
 
 /// Admits a visitor who has the required right, and shows the page.
 pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
@@ -190,7 +190,7 @@ pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<BudgetHold
 /// The same for a page that needs no session.
 pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<BudgetHolder, Box<Answer>> {
     if is_unsafe(call) && !is_same_origin(api, call) {
-        return Err(Box::new(RequestParts::of(call).answer(api, Err(Fault::ForeignForm))));
+        return Err(Box::new(RequestParts::of(call).answer(api, Err(PageError::ForeignForm))));
     }
     Ok(BudgetHolder::Unauthenticated(call.client().address.map(Network::of_client)))
 }
@@ -198,8 +198,11 @@ pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<BudgetHolder, Box
 /// Admits any visitor, but rejects cross-site forms.
 pub(super) async fn welcome(api: &Api, call: Call<()>, page: OpenHandler) -> Result<Answer, ApiError> {
     let asked = RequestParts::of(&call);
-    let outcome =
-        if is_unsafe(&call) && !is_same_origin(api, &call) { Err(Fault::ForeignForm) } else { page(api, call).await };
+    let outcome = if is_unsafe(&call) && !is_same_origin(api, &call) {
+        Err(PageError::ForeignForm)
+    } else {
+        page(api, call).await
+    };
     Ok(asked.answer(api, outcome))
 }
 
@@ -207,9 +210,9 @@ fn is_unsafe(call: &Call<()>) -> bool {
     call.method != Method::GET && call.method != Method::HEAD
 }
 
-fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), Fault> {
+fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), PageError> {
     if is_unsafe(call) && !is_same_origin(api, call) {
-        return Err(Fault::ForeignForm);
+        return Err(PageError::ForeignForm);
     }
     // The form's input is lost here. The user enters it again on the form's page.
     let back = || if is_unsafe(call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
@@ -218,12 +221,12 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
         None => None,
     };
     let Some(visitor) = visitor.filter(|visitor| visitor.session.stage == Stage::SignedIn) else {
-        return Err(Fault::SignInFirst(back()));
+        return Err(PageError::SignInFirst(back()));
     };
     let now = api.engine.clock.now();
     allowed(&visitor, need, &call.method, now)?;
     if matches!(need, Need::Secret | Need::OwnSecret) && !visitor.session.is_proved(now) {
-        return Err(Fault::ProveFirst(back()));
+        return Err(PageError::ProveFirst(back()));
     }
     let account = api.engine.account(visitor.sees(now))?.ok_or(ApiError::Internal)?;
     if is_unsafe(call)
@@ -236,24 +239,24 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
 }
 
 /// Whether a visitor has the right for a request. This is the only guard of roles, operators and views.
-fn allowed(visitor: &Visitor, need: Need, method: &Method, now: Timestamp) -> Result<(), Fault> {
+fn allowed(visitor: &Visitor, need: Need, method: &Method, now: Timestamp) -> Result<(), PageError> {
     let role = visitor.user.role;
     let is_read = *method == Method::GET || *method == Method::HEAD;
     let is_viewing = visitor.view(now).is_some();
     match need {
         Need::Leave => Ok(()),
-        Need::Operate if !visitor.user.is_operator => Err(Fault::OperatorsOnly),
-        Need::Look | Need::Operate if is_viewing && !is_read => Err(Fault::ReadOnlyView),
+        Need::Operate if !visitor.user.is_operator => Err(PageError::OperatorsOnly),
+        Need::Look | Need::Operate if is_viewing && !is_read => Err(PageError::ReadOnlyView),
         Need::Look | Need::Operate => Ok(()),
-        _ if is_viewing => Err(Fault::ReadOnlyView),
-        Need::Change | Need::Secret if !role.may_change() => Err(Fault::RoleForbids(role)),
-        Need::Handle if !role.may_handle_mail() => Err(Fault::RoleForbids(role)),
+        _ if is_viewing => Err(PageError::ReadOnlyView),
+        Need::Change | Need::Secret if !role.may_change() => Err(PageError::RoleForbids(role)),
+        Need::Handle if !role.may_handle_mail() => Err(PageError::RoleForbids(role)),
         Need::Private | Need::Own | Need::OwnSecret | Need::Handle | Need::Change | Need::Secret => Ok(()),
     }
 }
 
 /// Counts a request of an admitted user against the rate limit.
-fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Account), Fault> {
+fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Account), PageError> {
     let Engine { rates, clock, .. } = &*api.engine;
     match rates.admit_user(admitted.0.user.id, clock.monotonic()) {
         Ok(()) => Ok(admitted),
@@ -299,12 +302,12 @@ impl RequestParts {
         }
     }
 
-    fn answer(&self, api: &Api, outcome: Result<Answer, Fault>) -> Answer {
+    fn answer(&self, api: &Api, outcome: Result<Answer, PageError>) -> Answer {
         let answer = outcome.unwrap_or_else(|fault| match fault {
-            Fault::SignInFirst(back) => html::redirect(&with_next("/login", &back)),
-            Fault::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
-            Fault::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
-            Fault::ForeignForm | Fault::RoleForbids(_) | Fault::OperatorsOnly | Fault::ReadOnlyView => {
+            PageError::SignInFirst(back) => html::redirect(&with_next("/login", &back)),
+            PageError::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
+            PageError::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
+            PageError::ForeignForm | PageError::RoleForbids(_) | PageError::OperatorsOnly | PageError::ReadOnlyView => {
                 error::forbidden(api, &fault, &self.headers, &self.request_id)
             }
         });

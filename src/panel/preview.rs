@@ -4,7 +4,7 @@
 use super::components::{Choice, Excerpt, byte_size};
 use super::form::Form;
 use super::html::{self, Remote};
-use super::page_error::Fault;
+use super::page_error::PageError;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::mail::read::{AttachedFile, ReadParts};
@@ -98,7 +98,7 @@ fn has_remote_images(html: &str) -> bool {
 }
 
 /// Returns the HTML for the sandboxed frame.
-pub(super) fn document(parts: ReadParts, query: &Form) -> Result<Answer, Fault> {
+pub(super) fn document(parts: ReadParts, query: &Form) -> Result<Answer, PageError> {
     let html = parts.html.ok_or(ApiError::NotFound)?;
     Ok(html::preview(html, if wants_images(query) { Remote::Images } else { Remote::Blocked }))
 }

@@ -113,18 +113,18 @@ fn line(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> Sta
         Measure::Bounces => ("Bounces", "warning 2%, limit 5%"),
         Measure::Complaints => ("Complaints", "warning 0.1%, limit 0.3%"),
     };
-    StandingLine { stream, measure, badge: badge(level, rates), rates: rates.map(told), thresholds }
+    StandingLine { stream, measure, badge: badge(level, rates), rates: rates.map(rate_text), thresholds }
 }
 
 /// Formats a rate with its counts, or the counts alone if they are too few for a percentage.
-fn told(rate: Rate) -> String {
+fn rate_text(rate: Rate) -> String {
     let counts = format!("{} of {}", grouped(rate.count), grouped(rate.of));
     rate.millionths().map_or_else(|| counts.clone(), |share| format!("{} ({counts})", percent(share)))
 }
 
 fn finding(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> Option<Finding> {
     let worst = rates.into_iter().max_by_key(|rate| rate.millionths())?;
-    let rate = told(worst);
+    let rate = rate_text(worst);
     let (what, from, advice, path) = match measure {
         Measure::Bounces => (
             "Bounces",

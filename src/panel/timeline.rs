@@ -40,7 +40,7 @@ pub(super) struct Step {
     /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
     /// Webhook deliveries of the event.
-    pub(super) told: Vec<WebhookLine>,
+    pub(super) deliveries: Vec<WebhookLine>,
     /// The connection in one line. Empty if no server was contacted.
     pub(super) wire: String,
     /// Number of following attempts with the same response, folded into this step.
@@ -50,8 +50,8 @@ pub(super) struct Step {
 impl Step {
     /// Summarises the webhook deliveries: `2 of 3 delivered`.
     pub(super) fn delivered_of(&self) -> String {
-        let delivered = self.told.iter().filter(|told| told.is_delivered).count();
-        format!("{delivered} of {} delivered", self.told.len())
+        let delivered = self.deliveries.iter().filter(|line| line.is_delivered).count();
+        format!("{delivered} of {} delivered", self.deliveries.len())
     }
 
     /// Whether this step is a deferral with the same response as `other`.
@@ -93,8 +93,8 @@ pub(super) fn steps(visit: &Visit<'_>, record: &MessageRecord, events: &[Vec<u8>
         before = Some(at);
         let id: Option<EventId> = event.id.parse().ok();
         let transcript = id.and_then(|id| transcripts.remove(&id));
-        let told = id.map(|id| told(visit, id)).transpose()?.unwrap_or_default();
-        steps.push(Step { gap, transcript, told, ..step(visit, record, event) });
+        let deliveries = id.map(|id| deliveries_of(visit, id)).transpose()?.unwrap_or_default();
+        steps.push(Step { gap, transcript, deliveries, ..step(visit, record, event) });
     }
     Ok(folded(steps))
 }
@@ -109,7 +109,7 @@ fn folded(steps: Vec<Step>) -> Vec<Step> {
             && step.repeats(middle)
         {
             first.repeated += 1;
-            first.told.append(&mut middle.told);
+            first.deliveries.append(&mut middle.deliveries);
             *middle = step;
         } else {
             kept.push(step);
@@ -133,14 +133,14 @@ fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
         answer: event.smtp_response,
         next: next.map(|at| visit.moment(at)),
         transcript: None,
-        told: Vec::new(),
+        deliveries: Vec::new(),
     }
 }
 
 /// Returns the webhook deliveries of an event for the timeline.
-fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<WebhookLine>, StoreError> {
+fn deliveries_of(visit: &Visit<'_>, event: EventId) -> Result<Vec<WebhookLine>, StoreError> {
     let engine = &visit.api.engine;
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for (delivery, last) in engine.deliveries_of(visit.account_id(), event)? {
         let (badge, endpoint) = (of_delivery(&delivery), delivery.row.endpoint);
         let is_delivered = delivery.status() == DeliveryStatus::Delivered;
@@ -153,9 +153,9 @@ fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<WebhookLine>, StoreErro
         };
         let path = row.is_some().then(|| format!("/webhooks/{endpoint}/deliveries/{}", delivery.id));
         let url = row.map_or_else(|| "a deleted webhook".to_owned(), |row| host(&row).to_owned());
-        told.push(WebhookLine { url, badge, is_delivered, path, answer: attempts });
+        lines.push(WebhookLine { url, badge, is_delivered, path, answer: attempts });
     }
-    Ok(told)
+    Ok(lines)
 }
 
 fn sentence(record: &MessageRecord, event: &Event) -> String {
@@ -204,15 +204,15 @@ fn wire(event: &Event) -> String {
 
 fn facts(event: &Event) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
-    let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    let mut add = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
     if let Some(bounce) = &event.bounce {
-        tell("Category", Some(category(bounce)));
-        tell("Status", bounce.status.clone().filter(|status| Some(status) != event.smtp_enhanced_code.as_ref()));
-        tell("Suppressed", bounce.suppressed.then(|| "the address gets no more mail".to_owned()));
+        add("Category", Some(category(bounce)));
+        add("Status", bounce.status.clone().filter(|status| Some(status) != event.smtp_enhanced_code.as_ref()));
+        add("Suppressed", bounce.suppressed.then(|| "the address gets no more mail".to_owned()));
     }
     if let Some(complaint) = &event.complaint {
-        tell("Report", complaint.feedback_type.clone());
-        tell("Reported by", complaint.reporter.clone());
+        add("Report", complaint.feedback_type.clone());
+        add("Reported by", complaint.reporter.clone());
     }
     facts
 }
@@ -264,7 +264,7 @@ mod tests {
             advice: None,
             next: None,
             transcript: None,
-            told: vec![hook],
+            deliveries: vec![hook],
             wire: String::new(),
             repeated: 0,
         }
@@ -280,7 +280,7 @@ mod tests {
         let folded = folded(steps);
         let shown: Vec<_> = folded
             .iter()
-            .map(|step| (step.repeated, step.told.iter().map(|line| line.url.as_str()).collect::<String>()))
+            .map(|step| (step.repeated, step.deliveries.iter().map(|line| line.url.as_str()).collect::<String>()))
             .collect();
         let expected = [(0, "a"), (2, "bcd"), (0, "e"), (0, "f"), (0, "g")];
         assert_eq!(shown, expected.map(|(repeated, hooks)| (repeated, hooks.to_owned())));

@@ -166,7 +166,7 @@ impl Following<'_> {
                         retry = (retry * 2).min(RETRY_MAX);
                         retry
                     }
-                    Err(trouble) => break Err(trouble),
+                    Err(cli_error) => break Err(cli_error),
                 },
             };
             tokio::select! {
@@ -248,9 +248,9 @@ impl Following<'_> {
                     tracing::info!("the standby has caught up with the log");
                 }
                 if !self.is_ready.replace(true) {
-                    serve::notify_ready(self.options.ready_fd).map_err(|trouble| ReplicaError::Io {
+                    serve::notify_ready(self.options.ready_fd).map_err(|cli_error| ReplicaError::Io {
                         what: "reporting readiness".to_owned(),
-                        error: std::io::Error::other(trouble.to_string()),
+                        error: std::io::Error::other(cli_error.to_string()),
                     })?;
                 }
                 Ok(RoundResult::End)

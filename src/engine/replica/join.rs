@@ -170,12 +170,12 @@ pub async fn join<'a>(
     cause: ClaimCause,
     on_wait: &'a mut OnWait<'a>,
 ) -> Result<Joined, ReplicaError> {
-    let mut patience = BucketRetry::new(on_wait);
+    let mut retry = BucketRetry::new(on_wait);
     let entropy = Arc::clone(&world.entropy);
     let follower = Follower::open(directory, world.clock.now(), Arc::clone(&entropy))?;
     let mut joining = loop {
         let begun = Joining::identify(world, directory, &follower).await;
-        if let Some((objects, cursor)) = patience.take(begun, &*entropy).await? {
+        if let Some((objects, cursor)) = retry.take(begun, &*entropy).await? {
             let log = LogFollower::at(follower, cursor);
             let (is_fork, lease, real) = (is_fork(directory), world.lease, Arc::clone(&world.real));
             break Joining { objects, log, is_fork, cause, lease, real };
@@ -183,7 +183,7 @@ pub async fn join<'a>(
     };
     let joined = loop {
         let turn = joining.turn().await;
-        if let Some(Some(joined)) = patience.take(turn, &*entropy).await? {
+        if let Some(Some(joined)) = retry.take(turn, &*entropy).await? {
             break joined;
         }
     };

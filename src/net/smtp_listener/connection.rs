@@ -347,7 +347,7 @@ async fn decided<T>(config: &ListenerConfig, decision: BoxFuture<'_, T>) -> Opti
 /// Returns the configuration of a session, with the login rule of its client.
 fn session_config(config: &ServerConfig, handler: &dyn MailHandler) -> ServerConfig {
     let mut config = config.clone();
-    if let (ServerKind::Submission(rules), Some(login)) = (&mut config.door, handler.login_rule()) {
+    if let (ServerKind::Submission(rules), Some(login)) = (&mut config.kind, handler.login_rule()) {
         rules.login = login;
     }
     config

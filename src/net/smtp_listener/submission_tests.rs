@@ -67,7 +67,7 @@ fn config(deadlines: Deadlines) -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
-            door: ServerKind::Submission(rules),
+            kind: ServerKind::Submission(rules),
         },
         gate: ConnectionCap::new(1, 1),
         greeting_pause: Duration::ZERO,

@@ -43,7 +43,7 @@ pub(super) fn config() -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
-            door: ServerKind::Inbound,
+            kind: ServerKind::Inbound,
         },
         gate: ConnectionCap::new(10, 10),
         greeting_pause: Duration::ZERO,

@@ -117,7 +117,7 @@ impl Submission {
                 errors_max: ERRORS_MAX,
                 refusals_max: None,
                 starttls: false,
-                door: ServerKind::Submission(SubmissionRules { login, total_max: COPIES_BYTES_MAX }),
+                kind: ServerKind::Submission(SubmissionRules { login, total_max: COPIES_BYTES_MAX }),
             },
             gate: self.gate.clone(),
             greeting_pause: Duration::ZERO,

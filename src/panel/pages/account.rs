@@ -14,11 +14,11 @@ use crate::http::error::ApiError;
 use crate::http::handlers::accounts::{change_of, reason_of};
 use crate::http::handlers::not_found;
 use crate::machine::quota::WindowView;
-use crate::panel::components::{Badge, FormFaults, byte_size, grouped};
+use crate::panel::components::{Badge, FormErrors, byte_size, grouped};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::sender_reputation::{AccountReputation, StandingLine};
 use crate::panel::timestamp::Moment;
@@ -29,7 +29,7 @@ use crate::store::op::view::BeginViewRefusal;
 #[derive(Template)]
 #[template(path = "account.html")]
 struct AccountPage {
-    frame: Frame,
+    frame: PageFrame,
     id: AccountId,
     name: String,
     badge: Badge,
@@ -41,9 +41,9 @@ struct AccountPage {
     users: Vec<(Role, usize)>,
     form: AccountForm,
     reason: String,
-    reason_faults: FormFaults,
+    reason_faults: FormErrors,
     view_reason: String,
-    view_faults: FormFaults,
+    view_faults: FormErrors,
     may_send: bool,
     is_own: bool,
 }
@@ -57,29 +57,29 @@ struct Suspension {
 /// Rejected form input.
 struct Typed {
     form: AccountForm,
-    reason: (String, FormFaults),
-    view: (String, FormFaults),
+    reason: (String, FormErrors),
+    view: (String, FormErrors),
 }
 
 impl Typed {
     fn nothing(account: &Account) -> Self {
-        let none = || (String::new(), FormFaults::none());
+        let none = || (String::new(), FormErrors::none());
         Self { form: AccountForm::of(account), reason: none(), view: none() }
     }
 }
 
-fn find(visit: &Visit<'_>) -> Result<Account, Fault> {
+fn find(visit: &Visit<'_>) -> Result<Account, PageError> {
     visit.api.engine.account(visit.id()?)?.ok_or_else(|| ApiError::NotFound.into())
 }
 
 /// `GET /accounts/{id}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let account = find(&visit)?;
     let typed = Typed::nothing(&account);
     written(&visit, StatusCode::OK, &account, typed)
 }
 
-fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Typed) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Typed) -> Result<Answer, PageError> {
     let engine = &visit.api.engine;
     let done = match Form::of_query(&visit.call).text("done") {
         "created" => Some("Account created. Add its first owner on the server: `postrider user add`."),
@@ -94,7 +94,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
     let before = engine.outcomes(account.id, &Span::Month.question_before(visit.now, &zone, None))?;
     let suspension = engine.suspension(account.id)?;
     let page = AccountPage {
-        frame: Frame::new(visit, account.name.as_str(), "/accounts")?.with_done(done),
+        frame: PageFrame::new(visit, account.name.as_str(), "/accounts")?.with_done(done),
         id: account.id,
         name: account.name.as_str().to_owned(),
         badge: badge_of(suspension.is_some()),
@@ -116,7 +116,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
     html::page(status, &page)
 }
 
-fn facts(visit: &Visit<'_>, account: &Account) -> Result<Vec<(&'static str, String)>, Fault> {
+fn facts(visit: &Visit<'_>, account: &Account) -> Result<Vec<(&'static str, String)>, PageError> {
     let engine = &visit.api.engine;
     let quota = engine.quota(account)?;
     let window = |view: WindowView| format!("{} of {}", grouped(view.used), grouped(view.limit));
@@ -135,7 +135,7 @@ fn facts(visit: &Visit<'_>, account: &Account) -> Result<Vec<(&'static str, Stri
 }
 
 /// Returns the number of users of each role.
-fn users(visit: &Visit<'_>, account: AccountId) -> Result<Vec<(Role, usize)>, Fault> {
+fn users(visit: &Visit<'_>, account: AccountId) -> Result<Vec<(Role, usize)>, PageError> {
     let page = PageRequest { before: None, limit: USERS_COUNT };
     let users = visit.api.engine.users(account, page)?.rows;
     let count = |role: Role| users.iter().filter(|user| user.role == role).count();
@@ -147,7 +147,7 @@ fn back(id: AccountId, done: &str) -> Answer {
 }
 
 /// `POST /accounts/{id}`: changes name and quota.
-pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
     let change = match change_of(as_body(&form)) {
         Ok(change) => change,
@@ -162,7 +162,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 }
 
 /// `POST /accounts/{id}/suspend`.
-pub(in crate::panel) async fn suspend(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn suspend(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
     let reason = match reason_of(form.as_body(&["reason"])) {
         Ok(reason) => reason,
@@ -178,14 +178,14 @@ pub(in crate::panel) async fn suspend(visit: Visit<'_>) -> Result<Answer, Fault>
 }
 
 /// `POST /accounts/{id}/resume`.
-pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, PageError> {
     let account = find(&visit)?;
     visit.api.engine.resume_account(visit.on_account(account.id)).await.map_err(not_found)?;
     Ok(back(account.id, "resumed"))
 }
 
 /// `POST /accounts/{id}/view`: starts the operator's view of the account.
-pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
     let reason = match reason_of(form.as_body(&["reason"])) {
         Ok(reason) => reason,
@@ -199,13 +199,13 @@ pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, Fau
     match visit.api.engine.begin_view(visit.visitor.key, account.id, reason).await {
         Ok(_) => Ok(html::redirect("/")),
         Err(OpError::Refused(BeginViewRefusal::NoSuchAccount)) => Err(ApiError::NotFound.into()),
-        Err(OpError::Refused(BeginViewRefusal::NotOperator)) => Err(Fault::OperatorsOnly),
+        Err(OpError::Refused(BeginViewRefusal::NotOperator)) => Err(PageError::OperatorsOnly),
         Err(OpError::Failed(error)) => Err(error.into()),
     }
 }
 
 /// `POST /view/end`: returns to the operator's own account. An expired view is not an error.
-pub(in crate::panel) async fn end_view(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn end_view(visit: Visit<'_>) -> Result<Answer, PageError> {
     let viewed = visit.view().map(|view| view.account);
     visit.api.engine.end_view(visit.visitor.key).await?;
     Ok(match viewed {

@@ -10,11 +10,11 @@ use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::accounts::{NewAccount, new_of};
-use crate::panel::components::{Badge, FormFaults, byte_size, grouped};
+use crate::panel::components::{Badge, FormErrors, byte_size, grouped};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::Moment;
@@ -25,7 +25,7 @@ const ROWS: usize = 50;
 #[derive(Template)]
 #[template(path = "accounts.html")]
 struct AccountsPage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<AccountLine>,
     paging: Paging,
     form: AccountForm,
@@ -53,12 +53,12 @@ pub(super) struct AccountForm {
     /// Quota of messages per day.
     pub(super) per_day: String,
     /// Errors of the fields.
-    pub(super) faults: FormFaults,
+    pub(super) faults: FormErrors,
 }
 
 impl AccountForm {
     /// Returns the form with the typed values.
-    pub(super) fn typed(form: &Form, faults: FormFaults) -> Self {
+    pub(super) fn typed(form: &Form, faults: FormErrors) -> Self {
         Self {
             name: form.text("name").to_owned(),
             per_hour: form.text("quota_per_hour").to_owned(),
@@ -73,7 +73,7 @@ impl AccountForm {
             name: account.name.as_str().to_owned(),
             per_hour: account.quota.per_hour.to_string(),
             per_day: account.quota.per_day.to_string(),
-            faults: FormFaults::none(),
+            faults: FormErrors::none(),
         }
     }
 }
@@ -96,18 +96,18 @@ pub(super) const fn badge_of(is_suspended: bool) -> Badge {
 }
 
 /// `GET /accounts`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let quota = visit.api.engine.settings.quota;
     let form = AccountForm {
         name: String::new(),
         per_hour: quota.per_hour.to_string(),
         per_day: quota.per_day.to_string(),
-        faults: FormFaults::none(),
+        faults: FormErrors::none(),
     };
     written(&visit, StatusCode::OK, form)
 }
 
-fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let done = match query.text("done") {
         "view-ended" => Some("View ended."),
@@ -115,8 +115,8 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<A
     };
     let Page { rows, next } = visit.api.engine.accounts(paging::request::<AccountId>(&query, ROWS))?;
     let page = AccountsPage {
-        frame: Frame::new(visit, "Accounts", "/accounts")?.with_done(done),
-        lines: rows.iter().map(|account| line(visit, account)).collect::<Result<_, Fault>>()?,
+        frame: PageFrame::new(visit, "Accounts", "/accounts")?.with_done(done),
+        lines: rows.iter().map(|account| line(visit, account)).collect::<Result<_, PageError>>()?,
         paging: Paging::new::<AccountId>("/accounts", &[], &query, next),
         form,
         may_send: visit.may_operate(),
@@ -124,7 +124,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<A
     html::page(status, &page)
 }
 
-fn line(visit: &Visit<'_>, account: &Account) -> Result<AccountLine, Fault> {
+fn line(visit: &Visit<'_>, account: &Account) -> Result<AccountLine, PageError> {
     let engine = &visit.api.engine;
     let quota = engine.quota(account)?;
     Ok(AccountLine {
@@ -140,7 +140,7 @@ fn line(visit: &Visit<'_>, account: &Account) -> Result<AccountLine, Fault> {
 }
 
 /// `POST /accounts`.
-pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let engine = &visit.api.engine;
     let NewAccount { name, time_zone, quota } = match new_of(as_body(&form), engine.settings.quota) {

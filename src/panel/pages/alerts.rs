@@ -13,8 +13,8 @@ use crate::engine::listing::{Page, PageRequest};
 use crate::http::answer::Answer;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::Moment;
@@ -29,7 +29,7 @@ const ROWS: usize = 30;
 #[derive(Template)]
 #[template(path = "alerts.html")]
 struct AlertsPage {
-    frame: Frame,
+    frame: PageFrame,
     open: Vec<AlertLine>,
     resolved: Vec<AlertLine>,
     paging: Paging,
@@ -114,7 +114,7 @@ fn path_of(Subject { kind, id, .. }: &Subject) -> Option<String> {
 }
 
 /// `GET /alerts`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let older = paging::request::<AlertId>(&query, ROWS);
     let (account, engine) = (visit.account_id(), Arc::clone(&visit.api.engine));
@@ -128,7 +128,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     };
     let (open, Page { rows, next }) = visit.api.engine.blocking(account, read).await??;
     let page = AlertsPage {
-        frame: Frame::new(&visit, "Alerts", "/alerts")?,
+        frame: PageFrame::new(&visit, "Alerts", "/alerts")?,
         open: open.rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
         resolved: rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
         paging: Paging::new::<AlertId>("/alerts", &[], &query, next),

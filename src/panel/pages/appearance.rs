@@ -10,10 +10,10 @@ use crate::http::state::Api;
 use crate::panel::cookie::{Shortcuts, Theme};
 use crate::panel::form::{Form, own_address};
 use crate::panel::html;
-use crate::panel::page_error::Fault;
+use crate::panel::page_error::PageError;
 
 /// `POST /appearance`: saves the choice and returns to the previous page.
-pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let form = Form::of(&call)?;
     let chosen = match Shortcuts::named(form.text("shortcuts")) {
         Some(shortcuts) => shortcuts.cookie(api),

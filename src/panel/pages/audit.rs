@@ -11,8 +11,8 @@ use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::{Days, Moment};
@@ -25,7 +25,7 @@ const ROWS: usize = 50;
 #[derive(Template)]
 #[template(path = "audit.html")]
 struct AuditPage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<AuditLine>,
     paging: Paging,
 }
@@ -98,7 +98,7 @@ fn path_of(object: &str) -> Option<String> {
 }
 
 /// `GET /audit`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let page = paging::request::<ChangeId>(&query, ROWS);
     let Page { rows, next } = visit.api.engine.audit_log(visit.account_id(), page)?;
@@ -109,7 +109,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         Ok(AuditLine { day: days.begin(&line.at), ..line })
     };
     let page = AuditPage {
-        frame: Frame::new(&visit, "Audit log", "/audit")?,
+        frame: PageFrame::new(&visit, "Audit log", "/audit")?,
         lines: rows.into_iter().map(line).collect::<Result<_, StoreError>>()?,
         paging: Paging::new::<ChangeId>("/audit", &[], &query, next),
     };

@@ -9,8 +9,8 @@ use crate::http::error::ApiError;
 use crate::machine::checklist::{ItemId, Judgement, Receiver, Status};
 use crate::panel::components::Badge;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::Moment;
@@ -18,7 +18,7 @@ use crate::panel::timestamp::Moment;
 #[derive(Template)]
 #[template(path = "checklist.html")]
 struct ChecklistPage {
-    frame: Frame,
+    frame: PageFrame,
     id: DomainId,
     name: String,
     checked_at: Option<Moment>,
@@ -38,13 +38,13 @@ struct ItemLine {
 }
 
 /// `GET /domains/{id}/checklist`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: DomainId = visit.id()?;
     let engine = &visit.api.engine;
     let row = engine.domain(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     let items = engine.checklist(visit.account_id(), id, &row).await?;
     let page = ChecklistPage {
-        frame: Frame::new(&visit, format!("Checklist of {}", row.name), "/domains")?,
+        frame: PageFrame::new(&visit, format!("Checklist of {}", row.name), "/domains")?,
         id,
         name: row.name.to_string(),
         checked_at: row.last_checked_at.map(|at| visit.detail(at)),

@@ -6,8 +6,8 @@ use hyper::StatusCode;
 use crate::http::answer::Answer;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 
 /// The object to delete.
@@ -29,7 +29,7 @@ pub(super) struct Deletion {
 #[derive(Template)]
 #[template(path = "delete.html")]
 struct DeletePage {
-    frame: Frame,
+    frame: PageFrame,
     deletion: Deletion,
     /// Whether the typed name did not match.
     is_wrong: bool,
@@ -39,7 +39,7 @@ struct DeletePage {
 ///
 /// # Errors
 /// Store errors.
-pub(super) fn show(visit: &Visit<'_>, place: &str, deletion: Deletion) -> Result<Answer, Fault> {
+pub(super) fn show(visit: &Visit<'_>, place: &str, deletion: Deletion) -> Result<Answer, PageError> {
     written(visit, StatusCode::OK, place, deletion, false)
 }
 
@@ -47,7 +47,7 @@ pub(super) fn show(visit: &Visit<'_>, place: &str, deletion: Deletion) -> Result
 ///
 /// # Errors
 /// Store errors.
-pub(super) fn refused(visit: &Visit<'_>, place: &str, deletion: Deletion) -> Result<Option<Answer>, Fault> {
+pub(super) fn refused(visit: &Visit<'_>, place: &str, deletion: Deletion) -> Result<Option<Answer>, PageError> {
     let form = Form::of(&visit.call)?;
     if form.text("name").eq_ignore_ascii_case(deletion.name.trim()) {
         return Ok(None);
@@ -61,7 +61,7 @@ fn written(
     place: &str,
     deletion: Deletion,
     is_wrong: bool,
-) -> Result<Answer, Fault> {
-    let frame = Frame::new(visit, deletion.title.as_str(), place)?;
+) -> Result<Answer, PageError> {
+    let frame = PageFrame::new(visit, deletion.title.as_str(), place)?;
     html::page(status, &DeletePage { frame, deletion, is_wrong })
 }

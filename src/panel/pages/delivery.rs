@@ -13,8 +13,8 @@ use crate::machine::delivery::ATTEMPTS_MAX;
 use crate::panel::attempts::{AttemptLine, of_delivery};
 use crate::panel::components::Badge;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::Record;
 use crate::panel::timestamp::Moment;
@@ -22,7 +22,7 @@ use crate::panel::timestamp::Moment;
 #[derive(Template)]
 #[template(path = "delivery.html")]
 struct DeliveryPage {
-    frame: Frame,
+    frame: PageFrame,
     endpoint: EndpointId,
     url: String,
     id: DeliveryId,
@@ -38,14 +38,14 @@ struct DeliveryPage {
 }
 
 /// Returns the delivery in the path, which must belong to the endpoint in the path.
-fn find(visit: &Visit<'_>) -> Result<(DeliveryRecord, NumberedAttempts), Fault> {
+fn find(visit: &Visit<'_>) -> Result<(DeliveryRecord, NumberedAttempts), PageError> {
     let (endpoint, id): (EndpointId, DeliveryId) = (visit.id()?, visit.id_named("delivery")?);
     let found = visit.api.engine.delivery(visit.account_id(), id)?;
     found.filter(|(record, _)| record.row.endpoint == endpoint).ok_or_else(|| ApiError::NotFound.into())
 }
 
 /// `GET /webhooks/{id}/deliveries/{delivery}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (record, attempts) = find(&visit)?;
     let DeliveryRecord { id, row, .. } = &record;
     let endpoint = visit.api.engine.endpoint(visit.account_id(), row.endpoint)?.ok_or(ApiError::NotFound)?;
@@ -54,7 +54,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (first, rest) = event.split_at_checked(1).unwrap_or(("", event));
     let heading = format!("{}{rest} event", first.to_ascii_uppercase());
     let page = DeliveryPage {
-        frame: Frame::new(&visit, heading.as_str(), "/webhooks")?,
+        frame: PageFrame::new(&visit, heading.as_str(), "/webhooks")?,
         heading,
         endpoint: row.endpoint,
         url: title(&endpoint),
@@ -72,13 +72,13 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// `GET /webhooks/{id}/deliveries/{delivery}/json`: the record as the API returns it.
-pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (record, attempts) = find(&visit)?;
     Ok(delivery_shown(&record, &attempts))
 }
 
 /// `POST /webhooks/{id}/deliveries/{delivery}/redeliver`: sends the same event in a new delivery.
-pub(in crate::panel) async fn redeliver(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn redeliver(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (record, _) = find(&visit)?;
     visit.api.engine.redeliver(visit.on(), record.id).await.map_err(not_redelivered)?;
     Ok(html::redirect(&format!("/webhooks/{}?done=again", record.row.endpoint)))

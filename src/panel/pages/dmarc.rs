@@ -20,8 +20,8 @@ use crate::panel::chart::{Bar, Chart, Column, Heading};
 use crate::panel::components::{Badge, Choice, grouped};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::Record;
 
@@ -38,7 +38,7 @@ const RANGES: [u32; 4] = [7, DAYS_DEFAULT, 90, DAYS_MAX];
 #[derive(Template)]
 #[template(path = "dmarc.html")]
 struct DmarcPage {
-    frame: Frame,
+    frame: PageFrame,
     id: DomainId,
     domain: String,
     verdict: &'static str,
@@ -117,7 +117,7 @@ struct ReportLine {
 }
 
 /// `GET /domains/{id}/dmarc`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: DomainId = visit.id()?;
     let query = Form::of_query(&visit.call);
     let days = days_of(query.given("days")).unwrap_or(DAYS_DEFAULT);
@@ -135,7 +135,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let steps = steps(&overview);
     let with_messages = || steps.iter().rev().filter(|(_, counts)| counts.messages() > 0);
     let page = DmarcPage {
-        frame: Frame::new(&visit, format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
+        frame: PageFrame::new(&visit, format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
         id,
         domain: overview.domain.to_string(),
         verdict: verdict(overview.advice.action),
@@ -161,12 +161,12 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// `GET /domains/{id}/dmarc/json`: the figures as the API returns them.
-pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, PageError> {
     Ok(shown(visit.api, visit.account_id(), visit.id()?, DAYS_DEFAULT).await?)
 }
 
 /// `POST /domains/{id}/dmarc/sources`.
-pub(in crate::panel) async fn mark(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn mark(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: DomainId = visit.id()?;
     let form = Form::of(&visit.call)?;
     let mut body = form.as_body(&["network"]);
@@ -182,7 +182,7 @@ pub(in crate::panel) async fn mark(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// `POST /domains/{id}/dmarc/reporters`.
-pub(in crate::panel) async fn ignore(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn ignore(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: DomainId = visit.id()?;
     let form = Form::of(&visit.call)?;
     let mut body: Map<String, Value> = form.as_body(&["name"]);

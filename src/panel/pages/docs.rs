@@ -14,8 +14,8 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::panel::cookie::Theme;
 use crate::panel::html as answers;
-use crate::panel::layout::PageFrame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::BasePage;
+use crate::panel::page_error::PageError;
 
 /// Start page of the documentation.
 const FRONT: &str = "index";
@@ -76,7 +76,7 @@ static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
 #[derive(Template)]
 #[template(path = "docs.html")]
 struct DocsPage<'a> {
-    sheet: PageFrame,
+    base: BasePage,
     here: &'a str,
     body: &'a str,
     pages: &'a [Page],
@@ -95,19 +95,19 @@ impl Page {
 }
 
 /// `GET /docs`.
-pub(in crate::panel) async fn front(_: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn front(_: &Api, call: Call<()>) -> Result<Answer, PageError> {
     show(&call, FRONT)
 }
 
 /// `GET /docs/{name}`.
-pub(in crate::panel) async fn page(_: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn page(_: &Api, call: Call<()>) -> Result<Answer, PageError> {
     show(&call, call.param("name"))
 }
 
-fn show(call: &Call<()>, name: &str) -> Result<Answer, Fault> {
+fn show(call: &Call<()>, name: &str) -> Result<Answer, PageError> {
     let page = PAGES.iter().find(|page| page.name == name).ok_or(ApiError::NotFound)?;
-    let sheet = PageFrame::new(page.title.clone(), Theme::of(&call.headers));
-    answers::page(StatusCode::OK, &DocsPage { sheet, here: page.name, body: &page.body, pages: &PAGES })
+    let base = BasePage::new(page.title.clone(), Theme::of(&call.headers));
+    answers::page(StatusCode::OK, &DocsPage { base, here: page.name, body: &page.body, pages: &PAGES })
 }
 
 /// Renders Markdown as HTML. Headings get anchors, and links to other files lead to their pages.
@@ -205,8 +205,8 @@ mod tests {
         let codes = &described["components"]["schemas"]["ErrorCode"]["enum"];
         let mut codes: Vec<_> = codes.as_array().unwrap().iter().filter_map(|code| code.as_str()).collect();
         codes.sort_unstable();
-        let mut told: Vec<_> = errors.lines().filter_map(|line| line.strip_prefix("## ")).collect();
-        told.sort_unstable();
-        assert_eq!(told, codes);
+        let mut listed: Vec<_> = errors.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, codes);
     }
 }

@@ -16,8 +16,8 @@ use crate::panel::components::Badge;
 use crate::panel::dns::{self, RecordLine};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::Record;
 use crate::panel::timestamp::Moment;
@@ -26,7 +26,7 @@ use crate::store::row::domain::{DkimKeyRow, DomainRow};
 #[derive(Template)]
 #[template(path = "domain.html")]
 struct DomainPage {
-    frame: Frame,
+    frame: PageFrame,
     id: DomainId,
     name: String,
     badge: Badge,
@@ -66,14 +66,14 @@ struct KeyLine {
     retired_at: Option<Moment>,
 }
 
-fn find(visit: &Visit<'_>) -> Result<(DomainId, DomainRow), Fault> {
+fn find(visit: &Visit<'_>) -> Result<(DomainId, DomainRow), PageError> {
     let id: DomainId = visit.id()?;
     let row = visit.api.engine.domain(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     Ok((id, row))
 }
 
 /// `GET /domains/{id}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, row) = find(&visit)?;
     let done = match Form::of_query(&visit.call).text("done") {
         "added" => Some("Domain added. Publish its records, then check."),
@@ -88,7 +88,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let lines = dns::lines(&row, &visit.api.engine.settings);
     let own = format!("/domains/{id}");
     let page = DomainPage {
-        frame: Frame::new(&visit, row.name.as_str(), "/domains")?.with_done(done),
+        frame: PageFrame::new(&visit, row.name.as_str(), "/domains")?.with_done(done),
         id,
         name: row.name.to_string(),
         badge: badge_of(row.status),
@@ -137,20 +137,20 @@ fn key_line(visit: &Visit<'_>, key: &DkimKeyRow) -> KeyLine {
 }
 
 /// `GET /domains/{id}/json`: the record as the API returns it.
-pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, row) = find(&visit)?;
     Ok(shown(visit.api, id, &row))
 }
 
 /// `POST /domains/{id}/verify`: checks the records now, bypassing every cache.
-pub(in crate::panel) async fn verify(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn verify(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: DomainId = visit.id()?;
     visit.api.engine.verify_domain(visit.on(), id).await.map_err(refused)?;
     Ok(html::redirect(&format!("/domains/{id}?done=checked")))
 }
 
 /// `POST /domains/{id}/rotate-dkim`.
-pub(in crate::panel) async fn rotate_dkim(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn rotate_dkim(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: DomainId = visit.id()?;
     let (_, before) = find(&visit)?;
     let signs = |row: &DomainRow| row.dkim.iter().find(|key| key.state == DkimState::Active).map(DkimKeyRow::number);
@@ -164,7 +164,7 @@ pub(in crate::panel) async fn rotate_dkim(visit: Visit<'_>) -> Result<Answer, Fa
 }
 
 /// `POST /domains/{id}`: changes the stream or the key rotation.
-pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, _) = find(&visit)?;
     let form = Form::of(&visit.call)?;
     let mut body = form.as_body(&["stream", "dkim_rotation_days"]);
@@ -190,13 +190,13 @@ fn deletion(id: DomainId, row: &DomainRow) -> Deletion {
 }
 
 /// `GET /domains/{id}/delete`.
-pub(in crate::panel) async fn ask_to_delete(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn ask_to_delete(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, row) = find(&visit)?;
     delete::show(&visit, "/domains", deletion(id, &row))
 }
 
 /// `POST /domains/{id}/delete`.
-pub(in crate::panel) async fn delete(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn delete(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, row) = find(&visit)?;
     if let Some(refused) = delete::refused(&visit, "/domains", deletion(id, &row))? {
         return Ok(refused);

@@ -10,12 +10,12 @@ use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::domains::{new_of, refused};
-use crate::panel::components::{Badge, FormFaults};
+use crate::panel::components::{Badge, FormErrors};
 use crate::panel::dns;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
@@ -27,13 +27,13 @@ const ROWS: usize = 50;
 #[derive(Template)]
 #[template(path = "domains.html")]
 struct DomainsPage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<DomainLine>,
     paging: Paging,
     streams: [Stream; 2],
     name: String,
     stream: String,
-    faults: FormFaults,
+    faults: FormErrors,
     curl: String,
 }
 
@@ -58,12 +58,12 @@ pub(super) const fn badge_of(status: DomainStatus) -> Badge {
 }
 
 /// `GET /domains`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
-    written(&visit, StatusCode::OK, &Form::of_query(&visit.call), FormFaults::none())
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
+    written(&visit, StatusCode::OK, &Form::of_query(&visit.call), FormErrors::none())
 }
 
 /// Renders the list, and the form with rejected input if there is any.
-fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFaults) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormErrors) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let done = match query.text("done") {
         "deleted" => Some("Domain deleted. Mail that was accepted from it is still sent."),
@@ -80,7 +80,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFault
         found: dns::found(&dns::lines(&row, &visit.api.engine.settings)),
     });
     let page = DomainsPage {
-        frame: Frame::new(visit, "Domains", "/domains")?.with_done(done),
+        frame: PageFrame::new(visit, "Domains", "/domains")?.with_done(done),
         lines: lines.collect(),
         paging: Paging::new::<DomainId>("/domains", &[], &query, next),
         streams: Stream::ALL,
@@ -93,7 +93,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFault
 }
 
 /// `POST /domains`.
-pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let added = match new_of(form.as_body(&["name", "stream"])) {
         Ok((name, stream)) => visit.api.engine.create_domain(visit.on(), name, stream).await.map_err(refused),

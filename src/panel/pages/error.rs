@@ -11,13 +11,13 @@ use crate::http::error::ApiError;
 use crate::http::state::Api;
 use crate::panel::cookie::{self, Theme};
 use crate::panel::html;
-use crate::panel::layout::PageFrame;
-use crate::panel::page_error::{ErrorText, Fault, words};
+use crate::panel::layout::BasePage;
+use crate::panel::page_error::{ErrorText, PageError, words};
 
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage<'a> {
-    sheet: PageFrame,
+    base: BasePage,
     words: &'a ErrorText,
     status: u16,
     request_id: &'a str,
@@ -37,22 +37,22 @@ pub fn page(api: &Api, error: &ApiError, headers: &HeaderMap, request_id: &str) 
 }
 
 /// Renders the 403 of a cross-site form, or of a role without the right.
-pub(in crate::panel) fn forbidden(api: &Api, fault: &Fault, headers: &HeaderMap, request_id: &str) -> Answer {
+pub(in crate::panel) fn forbidden(api: &Api, fault: &PageError, headers: &HeaderMap, request_id: &str) -> Answer {
     let (title, sentence) = match fault {
-        Fault::RoleForbids(Role::Member) => {
+        PageError::RoleForbids(Role::Member) => {
             ("Owners only", "Your role can only handle mail and suppressions. Ask an owner of the account.")
         }
-        Fault::RoleForbids(_) => ("Owners only", "Your role is read-only. Ask an owner of the account."),
-        Fault::OperatorsOnly => (
+        PageError::RoleForbids(_) => ("Owners only", "Your role is read-only. Ask an owner of the account."),
+        PageError::OperatorsOnly => (
             "Operators only",
             "This page is for operators of the service. Operators are appointed on the server's command line.",
         ),
-        Fault::ReadOnlyView => (
+        PageError::ReadOnlyView => (
             "Not available in a view",
             "You view this account as operator: read-only, without message content, secrets and exports. End \
              the view to continue.",
         ),
-        Fault::ForeignForm | Fault::Api(_) | Fault::SignInFirst(_) | Fault::ProveFirst(_) => (
+        PageError::ForeignForm | PageError::Api(_) | PageError::SignInFirst(_) | PageError::ProveFirst(_) => (
             "Form blocked",
             "The form did not come from this panel, so nothing was changed. Reload the page and send it again.",
         ),
@@ -64,7 +64,7 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &Fault, headers: &HeaderMap,
 fn written(api: &Api, words: &ErrorText, headers: &HeaderMap, request_id: &str) -> Answer {
     let visitor = cookie::session(api, headers).and_then(|token| api.engine.visitor(&token).ok().flatten());
     let page = ErrorPage {
-        sheet: PageFrame::new(words.title, Theme::of(headers)),
+        base: BasePage::new(words.title, Theme::of(headers)),
         words,
         status: words.status.as_u16(),
         request_id,

@@ -19,12 +19,12 @@ use crate::http::error::ApiError;
 use crate::http::event_stream::EventStream;
 use crate::http::handlers::events::{followed, last_event_id, refused};
 use crate::http::handlers::exports::{exported, of_events};
-use crate::panel::components::FormFaults;
+use crate::panel::components::FormErrors;
 use crate::panel::event::{Event, EventLine};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::search::moment;
 
@@ -34,7 +34,7 @@ const ROWS: usize = 40;
 #[derive(Template)]
 #[template(path = "events.html")]
 struct EventsPage {
-    frame: Frame,
+    frame: PageFrame,
     asked: TypedFilters,
     kinds: [EventType; 9],
     faults: Vec<String>,
@@ -107,7 +107,7 @@ impl TypedFilters {
 }
 
 /// `GET /events`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
     let query = Form::of_query(&visit.call);
     let asked = TypedFilters::of(&query);
@@ -132,9 +132,9 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let is_newest = !has_newer && asked.after.is_empty() && asked.before.is_empty() && filter.is_some();
     let public_url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
     let page = EventsPage {
-        frame: Frame::new(&visit, "Events", "/events")?,
+        frame: PageFrame::new(&visit, "Events", "/events")?,
         kinds: EventType::ALL,
-        faults: FormFaults::from(violations).all(),
+        faults: FormErrors::from(violations).all(),
         newer: has_newer.then(|| to("newer", first)),
         older: has_older.then(|| to("older", last)),
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
@@ -147,7 +147,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// `GET /events/export`: the events that match the filters, as a file.
-pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, PageError> {
     let mut violations = Violations::new();
     let (query, zone) = (Form::of_query(&visit.call), visit.account.time_zone.zone());
     let filter = TypedFilters::of(&query).filter(&zone, &mut violations);
@@ -161,7 +161,7 @@ pub(super) async fn export_of(
     query: &Form,
     filter: Option<ExportFilter>,
     mut violations: Violations,
-) -> Result<Answer, Fault> {
+) -> Result<Answer, PageError> {
     let format = query.given("format").and_then(|text| violations.check("format", text.parse())).unwrap_or_default();
     violations.or(|| Some(())).map_err(ApiError::from)?;
     let filter = filter.ok_or(ApiError::NotFound)?;
@@ -171,7 +171,7 @@ pub(super) async fn export_of(
 }
 
 /// `GET /events/stream`: the API's event stream. It ends when the session ends.
-pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
     let zone = visit.account.time_zone.zone();

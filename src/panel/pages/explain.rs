@@ -9,14 +9,14 @@ use crate::mail::explain::{Explanation, Finding, FindingLevel, HEADERS_BYTES_MAX
 use crate::panel::components::Badge;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 
 #[derive(Template)]
 #[template(path = "explain.html")]
 struct ExplainPage {
-    frame: Frame,
+    frame: PageFrame,
     headers: String,
     fault: &'static str,
     result: Option<Explained>,
@@ -30,22 +30,22 @@ struct Explained {
 }
 
 /// `GET /explain`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     page(&visit, String::new())
 }
 
 /// `POST /explain`.
-pub(in crate::panel) async fn explain_headers(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn explain_headers(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     page(&visit, form.text("headers").to_owned())
 }
 
-fn page(visit: &Visit<'_>, headers: String) -> Result<Answer, Fault> {
+fn page(visit: &Visit<'_>, headers: String) -> Result<Answer, PageError> {
     let is_too_long = headers.len() > HEADERS_BYTES_MAX;
     let result = (!headers.trim().is_empty() && !is_too_long).then(|| Explained::new(explain(&headers)));
     let fault = if is_too_long { "Paste only the headers: the text is larger than 64 KiB." } else { "" };
     let status = if is_too_long { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
-    let frame = Frame::new(visit, "Explain a test message", "/domains")?;
+    let frame = PageFrame::new(visit, "Explain a test message", "/domains")?;
     html::page(status, &ExplainPage { frame, headers, fault, result })
 }
 

@@ -12,11 +12,11 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::keys::{change_of, shown};
 use crate::http::handlers::not_found;
-use crate::panel::components::{Badge, FormFaults};
+use crate::panel::components::{Badge, FormErrors};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::Record;
 use crate::panel::timestamp::Moment;
@@ -24,7 +24,7 @@ use crate::panel::timestamp::Moment;
 #[derive(Template)]
 #[template(path = "key.html")]
 struct KeyPage {
-    frame: Frame,
+    frame: PageFrame,
     id: KeyId,
     title: String,
     badge: Badge,
@@ -32,19 +32,19 @@ struct KeyPage {
     facts: Vec<(&'static str, String)>,
     moments: Vec<(&'static str, Option<Moment>)>,
     name: String,
-    faults: FormFaults,
+    faults: FormErrors,
     record: Record,
 }
 
-fn find(visit: &Visit<'_>) -> Result<ApiKey, Fault> {
+fn find(visit: &Visit<'_>) -> Result<ApiKey, PageError> {
     visit.api.engine.key(visit.account_id(), visit.id()?)?.ok_or_else(|| ApiError::NotFound.into())
 }
 
 /// `GET /keys/{id}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let key = find(&visit)?;
     let name = key.name.clone();
-    written(&visit, StatusCode::OK, &key, name, FormFaults::none())
+    written(&visit, StatusCode::OK, &key, name, FormErrors::none())
 }
 
 fn written(
@@ -52,8 +52,8 @@ fn written(
     status: StatusCode,
     key: &ApiKey,
     name: String,
-    faults: FormFaults,
-) -> Result<Answer, Fault> {
+    faults: FormErrors,
+) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
         "renamed" => Some("Key renamed."),
         "revoked" => Some("Key revoked."),
@@ -61,7 +61,7 @@ fn written(
     };
     let moment = |at: Option<_>| at.map(|at| visit.detail(at));
     let page = KeyPage {
-        frame: Frame::new(visit, key.name.as_str(), "/keys")?.with_done(done),
+        frame: PageFrame::new(visit, key.name.as_str(), "/keys")?.with_done(done),
         id: key.id,
         title: key.name.clone(),
         badge: badge_of(key, visit.now),
@@ -85,12 +85,12 @@ fn written(
 }
 
 /// `GET /keys/{id}/json`: the record as the API returns it.
-pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, PageError> {
     Ok(shown(&find(&visit)?))
 }
 
 /// `POST /keys/{id}`: renames the key. Nothing else can change.
-pub(in crate::panel) async fn rename(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn rename(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (key, form) = (find(&visit)?, Form::of(&visit.call)?);
     let name = form.field("name").map(|name| ("name".to_owned(), name.into()));
     let name = match change_of(name.into_iter().collect()) {
@@ -117,13 +117,13 @@ fn deletion(key: &ApiKey) -> Deletion {
 }
 
 /// `GET /keys/{id}/delete`.
-pub(in crate::panel) async fn ask_to_revoke(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn ask_to_revoke(visit: Visit<'_>) -> Result<Answer, PageError> {
     let key = find(&visit)?;
     delete::show(&visit, "/keys", deletion(&key))
 }
 
 /// `POST /keys/{id}/revoke`: revokes the key immediately and permanently.
-pub(in crate::panel) async fn revoke(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn revoke(visit: Visit<'_>) -> Result<Answer, PageError> {
     let key = find(&visit)?;
     if let Some(refused) = delete::refused(&visit, "/keys", deletion(&key))? {
         return Ok(refused);

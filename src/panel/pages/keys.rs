@@ -13,11 +13,11 @@ use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::keys::{new_of, refused};
-use crate::panel::components::{Badge, FormFaults};
+use crate::panel::components::{Badge, FormErrors};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
@@ -29,13 +29,13 @@ const ROWS: usize = 50;
 #[derive(Template)]
 #[template(path = "keys.html")]
 struct KeysPage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<KeyLine>,
     paging: Paging,
     form: KeyForm,
     is_proved: bool,
     prove_next: &'static str,
-    told: Option<NewKey>,
+    new_key: Option<NewKey>,
     curl: String,
 }
 
@@ -58,7 +58,7 @@ struct KeyForm {
     streams: [Stream; 2],
     scopes: Vec<(Scope, &'static str, bool)>,
     expires_on: String,
-    faults: FormFaults,
+    faults: FormErrors,
 }
 
 /// A new key whose secret is shown once.
@@ -78,15 +78,15 @@ const fn meaning(scope: Scope) -> &'static str {
 
 impl KeyForm {
     fn empty() -> Self {
-        Self::new(&Form::read(b""), |_| true, FormFaults::none())
+        Self::new(&Form::read(b""), |_| true, FormErrors::none())
     }
 
-    fn refused(form: &Form, faults: FormFaults) -> Self {
+    fn refused(form: &Form, faults: FormErrors) -> Self {
         let ticked = form.all("scopes");
         Self::new(form, |scope| ticked.contains(&scope.as_str()), faults)
     }
 
-    fn new(form: &Form, is_ticked: impl Fn(Scope) -> bool, faults: FormFaults) -> Self {
+    fn new(form: &Form, is_ticked: impl Fn(Scope) -> bool, faults: FormErrors) -> Self {
         Self {
             name: form.text("name").to_owned(),
             stream: form.text("stream").to_owned(),
@@ -118,11 +118,11 @@ pub(super) fn scopes_of(key: &ApiKey) -> String {
 }
 
 /// `GET /keys`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     written(&visit, StatusCode::OK, KeyForm::empty(), None)
 }
 
-fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, told: Option<NewKey>) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, new_key: Option<NewKey>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let Page { rows, next } = visit.api.engine.keys(visit.account_id(), paging::request::<KeyId>(&query, ROWS))?;
     let (mut live, revoked): (Vec<_>, Vec<_>) = rows.into_iter().partition(|key| key.revoked_at.is_none());
@@ -138,13 +138,13 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, told: Option<Ne
         prefix: key.prefix,
     });
     let page = KeysPage {
-        frame: Frame::new(visit, "API keys", "/keys")?,
+        frame: PageFrame::new(visit, "API keys", "/keys")?,
         lines: lines.collect(),
         paging: Paging::new::<KeyId>("/keys", &[], &query, next),
         form,
         is_proved: visit.is_proved(),
         prove_next: "/keys",
-        told,
+        new_key,
         curl: curl(visit, "/v1/keys"),
     };
     html::page(status, &page)
@@ -167,7 +167,7 @@ fn first_moment(visit: &Visit<'_>, text: &str) -> String {
 }
 
 /// `POST /keys`: creates a key and shows its secret once.
-pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let new = match new_of(as_body(&visit, &form), visit.now) {
         Ok(new) => new,
@@ -178,6 +178,6 @@ pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> 
         Err(error) => return Err(error.into()),
     };
     let (key, secret) = visit.api.engine.make_key(visit.on(), new).await.map_err(refused)?;
-    let told = NewKey { name: key.name, secret: secret.expose().to_owned() };
-    written(&visit, StatusCode::OK, KeyForm::empty(), Some(told))
+    let new_key = NewKey { name: key.name, secret: secret.expose().to_owned() };
+    written(&visit, StatusCode::OK, KeyForm::empty(), Some(new_key))
 }

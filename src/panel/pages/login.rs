@@ -17,8 +17,8 @@ use crate::net::clock::SystemClock;
 use crate::panel::cookie::{self, Theme};
 use crate::panel::form::{Form, own_address};
 use crate::panel::html;
-use crate::panel::layout::PageFrame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::BasePage;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Visit, address_of, client_of};
 use crate::store::error::OpError;
 
@@ -28,7 +28,7 @@ const EMAIL_MAX: usize = 320;
 #[derive(Template)]
 #[template(path = "login.html")]
 struct LoginPage<'a> {
-    sheet: PageFrame,
+    base: BasePage,
     email: &'a str,
     next: &'a str,
     refused: Option<String>,
@@ -37,15 +37,15 @@ struct LoginPage<'a> {
 
 impl<'a> LoginPage<'a> {
     fn new(api: &Api, call: &Call<()>, (email, next): (&'a str, &'a str), refused: Option<String>) -> Self {
-        let sheet = PageFrame::new("Sign in", Theme::of(&call.headers));
-        Self { sheet, email: repeated(email), next, refused, provider: ProviderLink::new(api, next, false) }
+        let base = BasePage::new("Sign in", Theme::of(&call.headers));
+        Self { base, email: repeated(email), next, refused, provider: ProviderLink::new(api, next, false) }
     }
 }
 
 #[derive(Template)]
 #[template(path = "code.html")]
 struct CodePage<'a> {
-    sheet: PageFrame,
+    base: BasePage,
     next: &'a str,
     refused: Option<String>,
 }
@@ -64,7 +64,7 @@ impl LoginRefusal {
     ///
     /// # Errors
     /// Store errors.
-    pub(in crate::panel) fn of(stop: OpError<SignInRefusal>, wrong: &str) -> Result<Self, Fault> {
+    pub(in crate::panel) fn of(stop: OpError<SignInRefusal>, wrong: &str) -> Result<Self, PageError> {
         let (status, sentence, wait_seconds) = match stop {
             OpError::Refused(SignInRefusal::Wrong) => (StatusCode::UNAUTHORIZED, wrong.to_owned(), None),
             OpError::Refused(SignInRefusal::Throttled(throttled)) => {
@@ -82,7 +82,7 @@ impl LoginRefusal {
     ///
     /// # Errors
     /// Fails if the page can't be rendered.
-    pub(in crate::panel) fn answer(&self, page: &impl Template) -> Result<Answer, Fault> {
+    pub(in crate::panel) fn answer(&self, page: &impl Template) -> Result<Answer, PageError> {
         let answer = html::page(self.status, page)?;
         Ok(match self.wait_seconds {
             Some(seconds) => answer.with_header(RETRY_AFTER, &seconds.to_string()),
@@ -92,7 +92,7 @@ impl LoginRefusal {
 }
 
 /// Returns the session in the request's cookie, at any stage of the sign-in.
-pub(super) fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, Fault> {
+pub(super) fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, PageError> {
     match cookie::session(api, &call.headers) {
         Some(token) => Ok(api.engine.visitor(&token)?),
         None => Ok(None),
@@ -105,7 +105,7 @@ fn repeated(email: &str) -> &str {
 }
 
 /// `GET /login`.
-pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let query = Form::of_query(&call);
     let next = own_address(query.text("next"));
     if visitor(api, &call)?.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn) {
@@ -115,7 +115,7 @@ pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, 
 }
 
 /// `POST /login`.
-pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let form = Form::of(&call)?;
     let (email, next) = (form.text("email"), own_address(form.text("next")));
     let address = address_of(&call);
@@ -132,7 +132,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
 }
 
 /// Ends the session in the request's cookie, whichever user it belongs to: a token never outlives a sign-in.
-pub(super) async fn leave_other(api: &Api, call: &Call<()>) -> Result<(), Fault> {
+pub(super) async fn leave_other(api: &Api, call: &Call<()>) -> Result<(), PageError> {
     if let Some(old) = visitor(api, call)? {
         api.engine.leave_session(old.session.account, old.session.user, old.key).await?;
     }
@@ -155,21 +155,21 @@ pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
 }
 
 /// Returns the session that waits for its second factor.
-fn awaiting(api: &Api, call: &Call<()>) -> Result<Visitor, Fault> {
+fn awaiting(api: &Api, call: &Call<()>) -> Result<Visitor, PageError> {
     let found = visitor(api, call)?.filter(|visitor| visitor.session.stage == Stage::CodeAwaited);
-    found.ok_or_else(|| Fault::SignInFirst("/".to_owned()))
+    found.ok_or_else(|| PageError::SignInFirst("/".to_owned()))
 }
 
 /// `GET /login/code`.
-pub(in crate::panel) async fn ask_code(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn ask_code(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     awaiting(api, &call)?;
     let query = Form::of_query(&call);
-    let sheet = PageFrame::new("Two-factor authentication", Theme::of(&call.headers));
-    html::page(StatusCode::OK, &CodePage { sheet, next: own_address(query.text("next")), refused: None })
+    let base = BasePage::new("Two-factor authentication", Theme::of(&call.headers));
+    html::page(StatusCode::OK, &CodePage { base, next: own_address(query.text("next")), refused: None })
 }
 
 /// `POST /login/code`.
-pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let visitor = awaiting(api, &call)?;
     let form = Form::of(&call)?;
     let (next, address) = (own_address(form.text("next")), address_of(&call));
@@ -178,14 +178,14 @@ pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<
         Ok(begun) => Ok(entered(api, &begun, next)),
         Err(stop) => {
             let refused = LoginRefusal::of(stop, "Wrong or used code.")?;
-            let sheet = PageFrame::new("Two-factor authentication", Theme::of(&call.headers));
-            refused.answer(&CodePage { sheet, next, refused: Some(refused.sentence.clone()) })
+            let base = BasePage::new("Two-factor authentication", Theme::of(&call.headers));
+            refused.answer(&CodePage { base, next, refused: Some(refused.sentence.clone()) })
         }
     }
 }
 
 /// `POST /logout`.
-pub(in crate::panel) async fn leave(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn leave(visit: Visit<'_>) -> Result<Answer, PageError> {
     visit.api.engine.leave_session(visit.own_account_id(), visit.user().id, visit.visitor.key).await?;
     Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)))
 }

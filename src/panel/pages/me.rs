@@ -11,12 +11,12 @@ use crate::http::answer::Answer;
 use crate::panel::cookie;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::page_error::Fault;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::store::op::session::Which;
 
 /// `POST /settings/password`: changes the password. The current one is always required.
-pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let new = match NewPassword::chosen(form.secret("new_password").expose_text(), &visit.user().email) {
         Ok(new) => new,
@@ -36,7 +36,7 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
 }
 
 /// Marks this browser as known again, after a change that removed all known browsers of the user.
-async fn known_again(visit: &Visit<'_>, answer: Answer) -> Result<Answer, Fault> {
+async fn known_again(visit: &Visit<'_>, answer: Answer) -> Result<Answer, PageError> {
     Ok(match visit.api.engine.remember_browser(visit.visitor.key).await? {
         Some(browser) => answer.with_header(SET_COOKIE, &cookie::with_device(visit.api, &browser)),
         None => answer,
@@ -44,7 +44,7 @@ async fn known_again(visit: &Visit<'_>, answer: Answer) -> Result<Answer, Fault>
 }
 
 /// `POST /settings/sessions`: ends one session, or all except this one.
-pub(in crate::panel) async fn end_sessions(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn end_sessions(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let mut key = SessionKey::default();
     let named = form.given("session").filter(|text| hex::decode_to_slice(text, &mut key).is_ok());

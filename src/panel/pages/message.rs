@@ -16,8 +16,8 @@ use crate::machine::transfer::Status;
 use crate::panel::components::{Badge, Choice, Excerpt, byte_size};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::preview::{self, PARTS, Preview};
 use crate::panel::record_card::Record;
@@ -33,7 +33,7 @@ const WHOLE: [(&str, &str); 2] = [("source", "Source"), ("json", "JSON")];
 #[derive(Template)]
 #[template(path = "message.html")]
 struct MessagePage {
-    frame: Frame,
+    frame: PageFrame,
     id: MessageId,
     message_id_header: String,
     badge: Badge,
@@ -95,13 +95,13 @@ impl Tab {
     }
 }
 
-fn find(visit: &Visit<'_>) -> Result<MessageRecord, Fault> {
+fn find(visit: &Visit<'_>) -> Result<MessageRecord, PageError> {
     let found = visit.api.engine.message(visit.account_id(), visit.id()?)?;
     found.ok_or_else(|| ApiError::NotFound.into())
 }
 
 /// `GET /messages/{id}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let record = find(&visit)?;
     let query = Form::of_query(&visit.call);
     let tab = tab(&visit, &record, &query).await?;
@@ -115,7 +115,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         _ => None,
     };
     let page = MessagePage {
-        frame: Frame::new(&visit, title, "/messages")?.with_done(done),
+        frame: PageFrame::new(&visit, title, "/messages")?.with_done(done),
         id: *id,
         message_id_header: row.message_id_header(*id),
         badge: Badge::of_status(transfer.state.status()),
@@ -201,21 +201,21 @@ fn technical(record: &MessageRecord, is_view: bool) -> Vec<(&'static str, String
     let last = &transfer.last;
     let signed = row.selectors.iter().map(|selector| format!("{selector}._domainkey.{}", row.from.domain()));
     let mut facts = Vec::new();
-    let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
-    tell("Destination server", last.mx_host.clone());
-    tell("TLS", last.tls.as_ref().map(tls_words));
-    tell("Signed by", Some(signed.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty()));
-    tell("Unsubscribe URL", row.unsubscribe_url.clone().filter(|_| !is_view));
+    let mut add = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    add("Destination server", last.mx_host.clone());
+    add("TLS", last.tls.as_ref().map(tls_words));
+    add("Signed by", Some(signed.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty()));
+    add("Unsubscribe URL", row.unsubscribe_url.clone().filter(|_| !is_view));
     facts
 }
 
-fn sent_with(visit: &Visit<'_>, row: &MessageRow) -> Result<Option<SentWith>, Fault> {
+fn sent_with(visit: &Visit<'_>, row: &MessageRow) -> Result<Option<SentWith>, PageError> {
     let Some(id) = row.key else { return Ok(None) };
     let name = visit.api.engine.key(visit.account_id(), id)?.map(|key| key.name);
     Ok(Some(SentWith { name, path: format!("/keys/{id}") }))
 }
 
-async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, Fault> {
+async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, PageError> {
     Ok(match query.text("tab") {
         _ if visit.view().is_some() => Tab::Withheld,
         "source" => match visit.signed_message(record).await? {
@@ -238,14 +238,14 @@ async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<
 }
 
 /// `GET /messages/{id}/preview`: the HTML for the sandboxed frame.
-pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, PageError> {
     let record = find(&visit)?;
     let parts = visit.parts(&record).await?.ok_or(ApiError::ContentGone)?;
     preview::document(parts, &Form::of_query(&visit.call))
 }
 
 /// `GET /messages/{id}/download`: the signed message as a file.
-pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, PageError> {
     let record = find(&visit)?;
     let signed = visit.signed_message(&record).await?.ok_or(ApiError::ContentGone)?;
     let name = format!("attachment; filename=\"{}.eml\"", record.id);
@@ -253,20 +253,20 @@ pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault
 }
 
 /// `GET /messages/{id}/source`: the signed message as plain text.
-pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, PageError> {
     let record = find(&visit)?;
     let signed = visit.signed_message(&record).await?.ok_or(ApiError::ContentGone)?;
     Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", signed))
 }
 
 /// `GET /messages/{id}/json`: the same bytes as the API's answer.
-pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, PageError> {
     let record = find(&visit)?;
     Ok(Answer::json_bytes(StatusCode::OK, record_json(visit.api, visit.account_id(), &record).await?))
 }
 
 /// `POST /messages/{id}/try`: retries the message now.
-pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: MessageId = visit.id()?;
     visit.api.engine.try_message(visit.on(), id).await.map_err(|stop| match stop {
         OpError::Refused(TryRefusal::NotFound) => ApiError::NotFound,
@@ -279,7 +279,7 @@ pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault>
 }
 
 /// `POST /messages/{id}/cancel`.
-pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: MessageId = visit.id()?;
     visit.api.engine.cancel(visit.on(), id).await.map_err(|stop| match stop {
         OpError::Refused(CancelRefusal::NotFound) => ApiError::NotFound,

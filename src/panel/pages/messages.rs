@@ -16,11 +16,11 @@ use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::handlers::exports::of_messages;
 use crate::machine::transfer::Status;
-use crate::panel::components::{Badge, FormFaults, shortened};
+use crate::panel::components::{Badge, FormErrors, shortened};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::pages::events;
 use crate::panel::search::{Search, Term, with_times};
@@ -32,7 +32,7 @@ const ROWS: usize = 40;
 #[derive(Template)]
 #[template(path = "messages.html")]
 struct MessagesPage {
-    frame: Frame,
+    frame: PageFrame,
     search: Search,
     faults: Vec<String>,
     statuses: [Status; 8],
@@ -116,7 +116,7 @@ const fn waits(reason: WaitReason) -> &'static str {
 }
 
 /// `GET /messages`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
     let query = Form::of_query(&visit.call);
     let search = search_of(&query, &zone);
@@ -128,7 +128,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mut violations = Violations::new();
     let filter = search.filter(&mut violations);
     let mut faults = search.faults.clone();
-    faults.extend(FormFaults::from(violations).all());
+    faults.extend(FormErrors::from(violations).all());
     let indexed_since = match filter.metadata.is_empty() {
         true => None,
         false => engine.metadata_indexed_since(account).await?,
@@ -153,7 +153,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let page = MessagesPage {
         files,
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
-        frame: Frame::new(&visit, "Messages", "/messages")?.with_search(search.text.as_str()),
+        frame: PageFrame::new(&visit, "Messages", "/messages")?.with_search(search.text.as_str()),
         faults,
         statuses: Status::ALL,
         streams: Stream::ALL,
@@ -175,7 +175,7 @@ fn search_of(query: &Form, zone: &TimeZone) -> Search {
 }
 
 /// `GET /messages/export`: the messages that match the search, as a file.
-pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (query, zone, engine) = (Form::of_query(&visit.call), visit.account.time_zone.zone(), &visit.api.engine);
     let (search, mut violations) = (search_of(&query, &zone), Violations::new());
     search.faults.iter().for_each(|fault| violations.add("q", fault.as_str()));

@@ -18,8 +18,8 @@ use crate::net::clock::SystemClock;
 use crate::panel::cookie::{self, Theme};
 use crate::panel::form::{Form, own_address};
 use crate::panel::html;
-use crate::panel::layout::PageFrame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::BasePage;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{address_of, client_of};
 use crate::store::error::OpError;
 
@@ -29,7 +29,7 @@ const LINK_MAX: usize = 200;
 #[derive(Template)]
 #[template(path = "oidc.html")]
 struct RefusedPage<'a> {
-    sheet: PageFrame,
+    base: BasePage,
     sentence: &'a str,
     request_id: &'a str,
 }
@@ -62,7 +62,7 @@ impl ProviderLink {
 }
 
 /// `GET /login/oidc`.
-pub(in crate::panel) async fn begin(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn begin(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let oidc = api.engine.oidc.get().ok_or(ApiError::NotFound)?;
     let query = Form::of_query(&call);
     let (next, is_again, link) = (own_address(query.text("next")), query.is_ticked("again"), query.text("link"));
@@ -78,7 +78,7 @@ pub(in crate::panel) async fn begin(api: &Api, call: Call<()>) -> Result<Answer,
 }
 
 /// `GET /login/oidc/callback`.
-pub(in crate::panel) async fn finish(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn finish(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     debug_assert_eq!(call.path(), CALLBACK);
     api.engine.oidc.get().ok_or(ApiError::NotFound)?;
     let query = Form::of_query(&call);
@@ -100,7 +100,7 @@ pub(in crate::panel) async fn finish(api: &Api, call: Call<()>) -> Result<Answer
 }
 
 /// Renders the page of a refusal.
-fn refused(call: &Call<()>, refusal: &OidcRefusal) -> Result<Answer, Fault> {
+fn refused(call: &Call<()>, refusal: &OidcRefusal) -> Result<Answer, PageError> {
     tracing::warn!(request_id = &*call.request_id, reason = %refusal, "sign-in by OpenID Connect failed");
     let (status, sentence) = match refusal {
         OidcRefusal::NotStarted => (
@@ -129,8 +129,8 @@ fn refused(call: &Call<()>, refusal: &OidcRefusal) -> Result<Answer, Fault> {
         OidcRefusal::Throttled(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many failed attempts. Try again later."),
         OidcRefusal::Crowded => return Err(ApiError::Overloaded.into()),
     };
-    let sheet = PageFrame::new("Sign-in failed", Theme::of(&call.headers));
-    let answer = html::page(status, &RefusedPage { sheet, sentence, request_id: &call.request_id })?;
+    let base = BasePage::new("Sign-in failed", Theme::of(&call.headers));
+    let answer = html::page(status, &RefusedPage { base, sentence, request_id: &call.request_id })?;
     Ok(match refusal {
         OidcRefusal::Throttled(throttled) => answer.with_header(RETRY_AFTER, &throttled.retry_after_secs.to_string()),
         _ => answer,

@@ -11,8 +11,8 @@ use crate::engine::messages::MessageFilter;
 use crate::http::answer::Answer;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::{Frame, places};
-use crate::panel::page_error::Fault;
+use crate::panel::layout::{PageFrame, places};
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging;
 use crate::store::op::suppression::Name;
@@ -20,7 +20,7 @@ use crate::store::op::suppression::Name;
 #[derive(Template)]
 #[template(path = "open.html")]
 struct OpenPage {
-    frame: Frame,
+    frame: PageFrame,
     /// An identifier that belongs to nothing the visitor may see.
     missing: Option<String>,
     /// Pages that can be opened by name.
@@ -36,7 +36,7 @@ enum Target {
 }
 
 /// `GET /open?q=`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let text = query.text("q");
     if text.is_empty() {
@@ -48,13 +48,13 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     }
 }
 
-fn written(visit: &Visit<'_>, status: StatusCode, missing: Option<String>) -> Result<Answer, Fault> {
-    let frame = Frame::new(visit, "Open", "/open")?.with_search(missing.as_deref().unwrap_or_default());
+fn written(visit: &Visit<'_>, status: StatusCode, missing: Option<String>) -> Result<Answer, PageError> {
+    let frame = PageFrame::new(visit, "Open", "/open")?.with_search(missing.as_deref().unwrap_or_default());
     let places = places(visit).map(|place| (place.name, place.path)).collect();
     html::page(status, &OpenPage { frame, missing, places })
 }
 
-async fn target(visit: &Visit<'_>, text: &str) -> Result<Target, Fault> {
+async fn target(visit: &Visit<'_>, text: &str) -> Result<Target, PageError> {
     if let Some(target) = by_id(visit, text)? {
         return Ok(target);
     }
@@ -76,7 +76,7 @@ async fn target(visit: &Visit<'_>, text: &str) -> Result<Target, Fault> {
 
 /// Whether the account has mail of this domain, or so much that a search does not read all of it. Other text can have
 /// the form of a domain too: the beginning of an address, a file name, a version.
-async fn has_mail(visit: &Visit<'_>, domain: &DomainName) -> Result<bool, Fault> {
+async fn has_mail(visit: &Visit<'_>, domain: &DomainName) -> Result<bool, PageError> {
     let filter = MessageFilter { domain: Some(domain.clone()), ..MessageFilter::default() };
     let page = PageRequest { before: None, limit: 1 };
     let Page { rows, next } = visit.api.engine.messages(visit.account_id(), filter, page).await?;
@@ -84,7 +84,7 @@ async fn has_mail(visit: &Visit<'_>, domain: &DomainName) -> Result<bool, Fault>
 }
 
 /// Returns the page of the object with this identifier. `None` if the text is not an identifier.
-fn by_id(visit: &Visit<'_>, text: &str) -> Result<Option<Target>, Fault> {
+fn by_id(visit: &Visit<'_>, text: &str) -> Result<Option<Target>, PageError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let path = match text.split_once('_').map(|(prefix, _)| prefix) {
         Some(MessageId::PREFIX) => match text.parse() {

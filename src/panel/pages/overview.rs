@@ -15,13 +15,13 @@ use crate::machine::quota::WindowView;
 use crate::machine::reputation::Rate;
 use crate::panel::chart::percent;
 use crate::panel::components::{Choice, grouped};
-use crate::panel::delivery_problems::{RepeatedAnswer, troubles};
+use crate::panel::delivery_problems::{RepeatedAnswer, problems};
 use crate::panel::delivery_time::{self, DeliveryTime};
 use crate::panel::first_steps::FirstSteps;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging;
 use crate::panel::sender_reputation::AccountReputation;
@@ -37,7 +37,7 @@ const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
 #[derive(Template)]
 #[template(path = "first_steps.html")]
 struct FirstStepsPage {
-    frame: Frame,
+    frame: PageFrame,
     first: FirstSteps,
     live: &'static str,
 }
@@ -45,9 +45,9 @@ struct FirstStepsPage {
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
-    frame: Frame,
+    frame: PageFrame,
     standing: AccountReputation,
-    troubles: Vec<RepeatedAnswer>,
+    problems: Vec<RepeatedAnswer>,
     figures: Vec<Figure>,
     /// Quota windows that are mostly used.
     windows: Vec<QuotaBar>,
@@ -131,7 +131,7 @@ fn capitalized(stream: Stream) -> String {
 }
 
 /// `GET /`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let newest = newest(&visit).await?;
     if newest.is_empty() {
         return first_steps(&visit, StatusCode::OK, String::new());
@@ -143,8 +143,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let before = engine.outcomes(account, &period.span.question_before(visit.now, &zone, period.stream))?;
     let quota = engine.quota(&visit.account)?;
     let page = OverviewPage {
-        frame: Frame::new(&visit, "Overview", "/")?,
-        troubles: troubles(&visit)?,
+        frame: PageFrame::new(&visit, "Overview", "/")?,
+        problems: problems(&visit)?,
         standing: AccountReputation::new(&engine.reputation(account)?),
         figures: figures(&visit, period, &outcomes)?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)].into_iter().flatten().collect(),
@@ -160,23 +160,23 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// The first steps after the test message was refused for this reason.
-pub(super) fn refused(visit: &Visit<'_>, fault: String) -> Result<Answer, Fault> {
+pub(super) fn refused(visit: &Visit<'_>, fault: String) -> Result<Answer, PageError> {
     first_steps(visit, StatusCode::UNPROCESSABLE_ENTITY, fault)
 }
 
-fn first_steps(visit: &Visit<'_>, status: StatusCode, fault: String) -> Result<Answer, Fault> {
-    let frame = Frame::new(visit, "Overview", "/")?;
+fn first_steps(visit: &Visit<'_>, status: StatusCode, fault: String) -> Result<Answer, PageError> {
+    let frame = PageFrame::new(visit, "Overview", "/")?;
     let first = FirstSteps::of(visit, fault)?;
     html::page(status, &FirstStepsPage { frame, first, live: "/events/stream" })
 }
 
-async fn newest(visit: &Visit<'_>) -> Result<Vec<MessageRecord>, Fault> {
+async fn newest(visit: &Visit<'_>) -> Result<Vec<MessageRecord>, PageError> {
     let page = PageRequest { before: None, limit: NEWEST };
     Ok(visit.api.engine.messages(visit.account_id(), MessageFilter::default(), page).await?.rows)
 }
 
 /// Returns the figures of the period. They count messages: a message can have many attempts.
-fn figures(visit: &Visit<'_>, period: Period, outcomes: &Outcomes) -> Result<Vec<Figure>, Fault> {
+fn figures(visit: &Visit<'_>, period: Period, outcomes: &Outcomes) -> Result<Vec<Figure>, PageError> {
     let total = &outcomes.total;
     let zone = visit.account.time_zone.zone();
     let search = period.span.search(visit.now, &zone);
@@ -216,7 +216,7 @@ fn median(times: Option<DeliveryTime>) -> Figure {
 }
 
 /// Returns the number of messages accepted in the same hours a week before, for the shortest period.
-fn before(visit: &Visit<'_>, period: Period) -> Result<String, Fault> {
+fn before(visit: &Visit<'_>, period: Period) -> Result<String, PageError> {
     if period.span != Span::Day {
         return Ok(String::new());
     }

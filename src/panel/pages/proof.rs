@@ -13,8 +13,8 @@ use crate::net::clock::SystemClock;
 use crate::panel::cookie::Theme;
 use crate::panel::form::{Form, own_address};
 use crate::panel::html;
-use crate::panel::layout::PageFrame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::BasePage;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 
 const TITLE: &str = "Your password, please";
@@ -22,7 +22,7 @@ const TITLE: &str = "Your password, please";
 #[derive(Template)]
 #[template(path = "proof.html")]
 struct ProofPage<'a> {
-    sheet: PageFrame,
+    base: BasePage,
     email: &'a str,
     has_totp: bool,
     next: &'a str,
@@ -33,20 +33,20 @@ struct ProofPage<'a> {
 impl<'a> ProofPage<'a> {
     fn new(visit: &'a Visit<'_>, next: &'a str, refused: Option<String>) -> Self {
         let user = visit.user();
-        let sheet = PageFrame::new(TITLE, Theme::of(&visit.call.headers));
+        let base = BasePage::new(TITLE, Theme::of(&visit.call.headers));
         let provider = ProviderLink::new(visit.api, next, true);
-        Self { sheet, email: user.email.as_given(), has_totp: user.totp.is_some(), next, refused, provider }
+        Self { base, email: user.email.as_given(), has_totp: user.totp.is_some(), next, refused, provider }
     }
 }
 
 /// `GET /login/confirm`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     html::page(StatusCode::OK, &ProofPage::new(&visit, own_address(query.text("next")), None))
 }
 
 /// `POST /login/confirm`.
-pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let (next, password) = (own_address(form.text("next")), form.secret("password"));
     let shown = IdentityProof { password: &password, code: form.text("code") };

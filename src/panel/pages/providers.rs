@@ -14,8 +14,8 @@ use crate::panel::chart::percent;
 use crate::panel::components::{Badge, Choice, grouped, shortened};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::lasted;
@@ -27,7 +27,7 @@ const SPANS: [u32; 4] = [1, 7, 30, 90];
 #[derive(Template)]
 #[template(path = "providers.html")]
 struct ProvidersPage {
-    frame: Frame,
+    frame: PageFrame,
     spans: Vec<Choice>,
     lines: Vec<ProviderLine>,
     curl: String,
@@ -61,12 +61,12 @@ struct AnswerLine {
 }
 
 /// `GET /providers`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let asked = Form::of_query(&visit.call).text("days").parse().ok();
     let days = asked.filter(|days| SPANS.contains(days)).unwrap_or(DAYS_DEFAULT);
     let providers = visit.api.engine.providers(visit.account_id(), days).await?;
     let page = ProvidersPage {
-        frame: Frame::new(&visit, "Providers", "/providers")?,
+        frame: PageFrame::new(&visit, "Providers", "/providers")?,
         spans: SPANS.map(|span| choice(span, days)).into(),
         lines: ProvidersView::new(&providers).data.into_iter().map(ProviderLine::new).collect(),
         curl: curl(&visit, &format!("/v1/providers?days={days}")),

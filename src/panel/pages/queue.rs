@@ -13,8 +13,8 @@ use crate::panel::components::{Badge, grouped};
 use crate::panel::event::Event;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::Moment;
 use crate::panel::wording::{counted, provider};
@@ -27,7 +27,7 @@ const SITES: usize = 200;
 #[derive(Template)]
 #[template(path = "queue.html")]
 struct QueuePage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<SiteLine>,
     /// Paused sites without waiting mail.
     pauses: Vec<PausedLine>,
@@ -75,7 +75,7 @@ impl PausedLine {
 }
 
 /// `GET /queue`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let mut queue = visit.api.engine.queue_of(visit.account_id(), LOOKED_AT).await?;
     queue.sites.sort_by_key(|site| std::cmp::Reverse(site.waiting));
     let is_cut = queue.is_cut || queue.sites.len() > SITES;
@@ -84,9 +84,9 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let pauses = queue.pauses.into_iter().map(|(site, since)| PausedLine::new(&visit, site, since, 0));
     let lines = queue.sites.into_iter().take(SITES).map(|site| line(&visit, site));
     let page = QueuePage {
-        frame: Frame::new(&visit, "Queue", "/queue")?.with_done(done).with_undo(undo),
+        frame: PageFrame::new(&visit, "Queue", "/queue")?.with_done(done).with_undo(undo),
         pauses: pauses.collect(),
-        lines: lines.collect::<Result<_, Fault>>()?,
+        lines: lines.collect::<Result<_, PageError>>()?,
         is_cut,
         looked_at: grouped(LOOKED_AT as u64),
         hours: visit.api.engine.settings.queue_lifetime.as_secs() / 3600,
@@ -95,7 +95,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, Fault> {
+fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, PageError> {
     let events = visit.api.engine.timeline(visit.account_id(), site.last_tried)?;
     let last = events.last().and_then(|bytes| Event::read(bytes));
     let moment = |at: Timestamp| Moment::new(at, visit.account.time_zone.zone());

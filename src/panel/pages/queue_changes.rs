@@ -8,14 +8,14 @@ use crate::http::handlers::queue::too_many;
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::Undo;
-use crate::panel::page_error::Fault;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging;
 use crate::store::error::OpError;
 use crate::store::op::NotFound;
 
 /// Returns the site in the form. An invalid name is treated as unknown.
-fn site(visit: &Visit<'_>) -> Result<SiteName, Fault> {
+fn site(visit: &Visit<'_>) -> Result<SiteName, PageError> {
     Form::of(&visit.call)?.text("site").parse().map_err(|_| ApiError::NotFound.into())
 }
 
@@ -43,14 +43,14 @@ pub(super) fn undo(visit: &Visit<'_>, query: &Form) -> Option<Undo> {
 }
 
 /// `POST /queue/pause`.
-pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, PageError> {
     let site = site(&visit)?;
     visit.api.engine.pause_site(visit.on(), site.clone()).await.map_err(too_many)?;
     Ok(html::redirect(&paging::address("/queue", &[("done", "paused"), ("site", site.as_str())])))
 }
 
 /// `POST /queue/resume`: resumes the site. Resuming a site that isn't paused is not an error.
-pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, PageError> {
     match visit.api.engine.resume_site(visit.on(), site(&visit)?).await {
         Ok(()) | Err(OpError::Refused(NotFound)) => Ok(back("resumed")),
         Err(OpError::Failed(error)) => Err(error.into()),
@@ -58,7 +58,7 @@ pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> 
 }
 
 /// `POST /queue/try`.
-pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, PageError> {
     let tried = visit.api.engine.try_site(visit.on(), site(&visit)?).await?;
     Ok(back(match tried {
         RetryResult { is_cut: true, .. } => "tried-part",

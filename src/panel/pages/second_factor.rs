@@ -18,8 +18,8 @@ use crate::http::error::ApiError;
 use crate::net::clock::SystemClock;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 
 /// Width of the quiet zone around the code, in modules (ISO 18004 5.3.8).
@@ -28,7 +28,7 @@ const QUIET: usize = 4;
 #[derive(Template)]
 #[template(path = "second_factor.html")]
 struct SecondFactorPage {
-    frame: Frame,
+    frame: PageFrame,
     uri: String,
     text: String,
     hidden: String,
@@ -38,7 +38,7 @@ struct SecondFactorPage {
 }
 
 /// `GET /settings/totp`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let bytes = entropy::bytes::<SECRET_BYTES>(&*visit.api.engine.entropy);
     written(&visit, StatusCode::OK, &bytes, None)
 }
@@ -48,7 +48,7 @@ fn written(
     status: StatusCode,
     bytes: &[u8; SECRET_BYTES],
     refused: Option<&'static str>,
-) -> Result<Answer, Fault> {
+) -> Result<Answer, PageError> {
     let text = totp::base32(bytes);
     let uri = uri(visit, &text);
     let code = QrCode::new(&uri).map_err(|error| {
@@ -56,7 +56,7 @@ fn written(
         ApiError::Internal
     })?;
     let page = SecondFactorPage {
-        frame: Frame::new(visit, "Two-factor authentication", "/settings")?,
+        frame: PageFrame::new(visit, "Two-factor authentication", "/settings")?,
         square: path_of(&code),
         side: code.width() + 2 * QUIET,
         uri,
@@ -90,7 +90,7 @@ fn path_of(code: &QrCode) -> String {
 }
 
 /// `POST /settings/totp`.
-pub(in crate::panel) async fn set_up(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn set_up(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let mut bytes = [0; SECRET_BYTES];
     if hex::decode_to_slice(form.text("secret"), &mut bytes).is_err() {
@@ -106,7 +106,7 @@ pub(in crate::panel) async fn set_up(visit: Visit<'_>) -> Result<Answer, Fault> 
 }
 
 /// `POST /settings/totp/remove`.
-pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, PageError> {
     change_own_user(&visit, UserChange { totp: Some(None), ..UserChange::default() }).await?;
     Ok(html::redirect("/settings?done=totp-removed"))
 }

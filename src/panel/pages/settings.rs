@@ -9,11 +9,11 @@ use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::settings::change_of;
-use crate::panel::components::FormFaults;
+use crate::panel::components::FormErrors;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::Moment;
 use crate::store::error::OpError;
@@ -58,10 +58,10 @@ const ZONES: [&str; 32] = [
 #[derive(Template)]
 #[template(path = "settings.html")]
 struct SettingsPage {
-    frame: Frame,
+    frame: PageFrame,
     account_id: String,
     values: Values,
-    faults: FormFaults,
+    faults: FormErrors,
     password_fault: Option<String>,
     local_now: Moment,
     zones: &'static [&'static str],
@@ -130,7 +130,7 @@ impl Values {
 }
 
 /// `GET /settings`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
         "saved" => Some("Settings saved."),
         "password" => Some("Password changed. Every other session is signed out."),
@@ -139,7 +139,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         "totp-removed" => Some("Two-factor authentication is off."),
         _ => None,
     };
-    written(&visit, StatusCode::OK, Values::of(&visit.account), FormFaults::none(), None, done)
+    written(&visit, StatusCode::OK, Values::of(&visit.account), FormErrors::none(), None, done)
 }
 
 /// Renders the page, and the form with rejected input if there is any.
@@ -147,10 +147,10 @@ fn written(
     visit: &Visit<'_>,
     status: StatusCode,
     values: Values,
-    faults: FormFaults,
+    faults: FormErrors,
     password_fault: Option<String>,
     done: Option<&'static str>,
-) -> Result<Answer, Fault> {
+) -> Result<Answer, PageError> {
     let zone = visit.account.time_zone.zone();
     let moment = |at| Moment::new(at, zone.clone());
     let sessions = visit.api.engine.sessions(visit.account_id(), visit.user().id)?;
@@ -163,7 +163,7 @@ fn written(
         is_this: key == visit.visitor.key,
     });
     let page = SettingsPage {
-        frame: Frame::new(visit, "Settings", "/settings")?.with_done(done),
+        frame: PageFrame::new(visit, "Settings", "/settings")?.with_done(done),
         account_id: visit.account_id().to_string(),
         values,
         faults,
@@ -177,13 +177,13 @@ fn written(
 }
 
 /// Renders the page with the reason why the password was not changed.
-pub(in crate::panel) fn with_password_fault(visit: &Visit<'_>, sentence: String) -> Result<Answer, Fault> {
+pub(in crate::panel) fn with_password_fault(visit: &Visit<'_>, sentence: String) -> Result<Answer, PageError> {
     let values = Values::of(&visit.account);
-    written(visit, StatusCode::UNPROCESSABLE_ENTITY, values, FormFaults::none(), Some(sentence), None)
+    written(visit, StatusCode::UNPROCESSABLE_ENTITY, values, FormErrors::none(), Some(sentence), None)
 }
 
 /// `POST /settings`: changes the settings, with the API's checks.
-pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let change = match change_of(Values::as_body(&form)) {
         Ok(change) => change,
@@ -201,7 +201,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 }
 
 /// Changes the visitor's own user.
-pub(in crate::panel) async fn change_own_user(visit: &Visit<'_>, change: UserChange) -> Result<(), Fault> {
+pub(in crate::panel) async fn change_own_user(visit: &Visit<'_>, change: UserChange) -> Result<(), PageError> {
     let changed = visit.api.engine.change_user(visit.on(), visit.user().id, change).await;
     changed.map(drop).map_err(super::users::refused)
 }

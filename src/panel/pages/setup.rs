@@ -12,14 +12,14 @@ use crate::http::state::Api;
 use crate::panel::cookie::Theme;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::PageFrame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::BasePage;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{address_of, client_of};
 
 #[derive(Template)]
 #[template(path = "setup.html")]
 struct SetupPage<'a> {
-    sheet: PageFrame,
+    base: BasePage,
     /// Address of the user. `None` if the link is no longer valid.
     email: Option<&'a str>,
     token: &'a str,
@@ -28,9 +28,9 @@ struct SetupPage<'a> {
 }
 
 /// Renders the page of an invalid link. It does not reveal whether the link expired, was used, or never existed.
-fn over(call: &Call<()>) -> Result<Answer, Fault> {
-    let sheet = PageFrame::new("Link expired", Theme::of(&call.headers));
-    html::page(StatusCode::GONE, &SetupPage { sheet, email: None, token: "", refused: None, provider: None })
+fn over(call: &Call<()>) -> Result<Answer, PageError> {
+    let base = BasePage::new("Link expired", Theme::of(&call.headers));
+    html::page(StatusCode::GONE, &SetupPage { base, email: None, token: "", refused: None, provider: None })
 }
 
 fn asked(
@@ -40,14 +40,14 @@ fn asked(
     email: &str,
     token: &str,
     refused: Option<String>,
-) -> Result<Answer, Fault> {
-    let sheet = PageFrame::new("Choose your password", Theme::of(&call.headers));
+) -> Result<Answer, PageError> {
+    let base = BasePage::new("Choose your password", Theme::of(&call.headers));
     let provider = ProviderLink::of_setup(api, token);
-    html::page(status, &SetupPage { sheet, email: Some(email), token, refused, provider })
+    html::page(status, &SetupPage { base, email: Some(email), token, refused, provider })
 }
 
 /// `GET /setup`: shows the form. It changes nothing, so a link scanner does not use up the link.
-pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let query = Form::of_query(&call);
     let token = query.text("token");
     match api.engine.user_by_link(token)? {
@@ -57,7 +57,7 @@ pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, 
 }
 
 /// `POST /setup`.
-pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let form = Form::of(&call)?;
     let token = form.text("token");
     let Some(found) = api.engine.user_by_link(token)? else { return over(&call) };

@@ -5,8 +5,8 @@ use hyper::StatusCode;
 
 use crate::http::answer::Answer;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 
 /// A group of shortcuts: its name, and the keys and meaning of each.
@@ -54,12 +54,12 @@ const GROUPS: [Group; 4] = [
 #[derive(Template)]
 #[template(path = "shortcuts.html")]
 struct ShortcutsPage {
-    frame: Frame,
+    frame: PageFrame,
     groups: &'static [Group],
 }
 
 /// `GET /shortcuts`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let frame = Frame::new(&visit, "Keyboard shortcuts", "/shortcuts")?;
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
+    let frame = PageFrame::new(&visit, "Keyboard shortcuts", "/shortcuts")?;
     html::page(StatusCode::OK, &ShortcutsPage { frame, groups: &GROUPS })
 }

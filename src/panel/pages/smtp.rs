@@ -7,8 +7,8 @@ use crate::engine::settings::{SMTP_USERNAME, SmtpAddress};
 use crate::engine::smtp_submission::SmtpRefusal;
 use crate::http::answer::Answer;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::Moment;
@@ -16,7 +16,7 @@ use crate::panel::timestamp::Moment;
 #[derive(Template)]
 #[template(path = "smtp.html")]
 struct SmtpPage {
-    frame: Frame,
+    frame: PageFrame,
     /// Name, value and element ID of each setting. `None` if SMTP submission is not configured.
     settings: Option<Vec<(&'static str, String, &'static str)>>,
     refusals: Vec<RefusalLine>,
@@ -64,11 +64,11 @@ fn settings(address: &SmtpAddress) -> Vec<(&'static str, String, &'static str)> 
 }
 
 /// `GET /smtp`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let engine = &visit.api.engine;
     let refusals = engine.smtp_refusals.of(visit.account_id(), None);
     let page = SmtpPage {
-        frame: Frame::new(&visit, "SMTP", "/smtp")?,
+        frame: PageFrame::new(&visit, "SMTP", "/smtp")?,
         settings: engine.settings.smtp.get().map(settings),
         refusals: refusals.into_iter().map(|refusal| RefusalLine::new(&visit, refusal)).collect(),
         curl: curl(&visit, "/v1/submission-refusals"),

@@ -11,8 +11,8 @@ use crate::http::handlers::not_found;
 use crate::http::handlers::suppressions::shown;
 use crate::panel::components::Badge;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging;
 use crate::panel::record_card::Record;
@@ -23,7 +23,7 @@ use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 #[derive(Template)]
 #[template(path = "suppression.html")]
 struct SuppressionPage {
-    frame: Frame,
+    frame: PageFrame,
     id: SuppressionId,
     email: String,
     badge: Badge,
@@ -47,18 +47,18 @@ const fn words(reason: SuppressionReason) -> &'static str {
     }
 }
 
-fn find(visit: &Visit<'_>) -> Result<SuppressionRow, Fault> {
+fn find(visit: &Visit<'_>) -> Result<SuppressionRow, PageError> {
     let name = Name::Id(visit.id()?);
     visit.api.engine.suppression(visit.account_id(), &name)?.ok_or_else(|| ApiError::NotFound.into())
 }
 
 /// `GET /suppressions/{id}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let row = find(&visit)?;
     let why = words(row.reason);
     let id = row.id;
     let page = SuppressionPage {
-        frame: Frame::new(&visit, row.email.as_str(), "/suppressions")?,
+        frame: PageFrame::new(&visit, row.email.as_str(), "/suppressions")?,
         id,
         email: row.email,
         badge: badge_of(row.reason),
@@ -74,12 +74,12 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// `GET /suppressions/{id}/json`: the record as the API returns it.
-pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, PageError> {
     Ok(shown(&find(&visit)?))
 }
 
 /// `POST /suppressions/{id}/remove`.
-pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, PageError> {
     let name = Name::Id(visit.id()?);
     let email = visit.api.engine.suppression(visit.account_id(), &name)?.map(|row| row.email).unwrap_or_default();
     visit.api.engine.unsuppress(visit.on(), name).await.map_err(not_found)?;

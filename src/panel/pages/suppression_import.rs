@@ -11,11 +11,11 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::suppression_list::{FaultyLine, FaultyList, Form as Written};
 use crate::http::handlers::suppressions::{exported, list_of, not_imported};
-use crate::panel::components::FormFaults;
+use crate::panel::components::FormErrors;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::address;
 use crate::panel::record_card::curl;
@@ -31,7 +31,7 @@ const SHOWN_LINES: usize = 100;
 #[derive(Template)]
 #[template(path = "import.html")]
 struct ImportPage {
-    frame: Frame,
+    frame: PageFrame,
     /// Text that was pasted or uploaded.
     text: String,
     is_too_long: bool,
@@ -54,7 +54,7 @@ enum Outcome {
 }
 
 /// `GET /suppressions/import`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let count = |name: &str| query.text(name).parse::<u64>().ok().map(|count| count.to_string());
     let outcome = match (count("imported"), count("skipped")) {
@@ -64,10 +64,10 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     written(&visit, StatusCode::OK, &Bytes::new(), outcome)
 }
 
-fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome) -> Result<Answer, PageError> {
     let is_too_long = list.len() > SHOWN_BYTES;
     let page = ImportPage {
-        frame: Frame::new(visit, "Import suppressions", "/suppressions")?,
+        frame: PageFrame::new(visit, "Import suppressions", "/suppressions")?,
         text: if is_too_long { String::new() } else { String::from_utf8_lossy(list).into_owned() },
         is_too_long,
         outcome,
@@ -80,7 +80,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome
 }
 
 /// `POST /suppressions/import`: imports the list, or only checks it, depending on `act`.
-pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, PageError> {
     let upload = Upload::of(&visit.call);
     drop(visit.call.take_body());
     let list = upload.bytes("file").or_else(|| upload.bytes("list")).unwrap_or_default();
@@ -88,7 +88,7 @@ pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fau
     let suppressions = match list_of(visit.api, visit.account_id(), list.clone(), form_of(&list)).await? {
         Ok(suppressions) => suppressions,
         Err(FaultyList::Unreadable(ApiError::Invalid(violations))) => {
-            let sentences = FormFaults::from(violations).all();
+            let sentences = FormErrors::from(violations).all();
             return written(&visit, unprocessable, &list, Outcome::Unreadable(sentences.join(" ")));
         }
         Err(FaultyList::Unreadable(error)) => return Err(error.into()),
@@ -119,7 +119,7 @@ fn form_of(list: &[u8]) -> Written {
 }
 
 /// `GET /suppressions/export`: the list as a file that the import accepts.
-pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (engine, session, account) = (Arc::clone(&visit.api.engine), visit.visitor.key, visit.account_id());
     Ok(exported(visit.api, account, move || engine.still_sees(session, account).unwrap_or(false)).await?)
 }

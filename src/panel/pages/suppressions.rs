@@ -11,11 +11,11 @@ use crate::engine::suppressions::SuppressionFilter;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::suppressions::{filter_of, new_of, not_suppressed};
-use crate::panel::components::{Badge, FormFaults};
+use crate::panel::components::{Badge, FormErrors};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::{Frame, Undo};
-use crate::panel::page_error::Fault;
+use crate::panel::layout::{PageFrame, Undo};
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
@@ -29,16 +29,16 @@ const PATH: &str = "/suppressions";
 #[derive(Template)]
 #[template(path = "suppressions.html")]
 struct SuppressionsPage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<SuppressionLine>,
     paging: Paging,
     reasons: [SuppressionReason; 5],
     email: String,
     reason: String,
-    search_faults: FormFaults,
+    search_faults: FormErrors,
     new_email: String,
     note: String,
-    faults: FormFaults,
+    faults: FormErrors,
     curl: String,
 }
 
@@ -70,12 +70,12 @@ pub(super) const fn badge_of(reason: SuppressionReason) -> Badge {
 }
 
 /// `GET /suppressions`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
-    written(&visit, StatusCode::OK, &Form::read(b""), FormFaults::none()).await
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
+    written(&visit, StatusCode::OK, &Form::read(b""), FormErrors::none()).await
 }
 
 /// Renders the list, and the form with rejected input if there is any.
-async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFaults) -> Result<Answer, Fault> {
+async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormErrors) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
     let filter = filter_of(|name| query.given(name), &mut violations);
@@ -94,7 +94,7 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
     let undo = undo(visit, &query, &rows);
     let (email, reason) = (query.text("email"), query.text("reason"));
     let page = SuppressionsPage {
-        frame: Frame::new(visit, "Suppressions", PATH)?.with_done(done).with_undo(undo),
+        frame: PageFrame::new(visit, "Suppressions", PATH)?.with_done(done).with_undo(undo),
         lines: rows.into_iter().map(|row| line(visit, row)).collect(),
         paging: Paging::new::<SuppressionId>(PATH, &[("email", email), ("reason", reason)], &query, next),
         reasons: SuppressionReason::ALL,
@@ -122,7 +122,7 @@ fn undo(visit: &Visit<'_>, query: &Form, rows: &[SuppressionRow]) -> Option<Undo
     visit.may_send(Need::Handle).then_some(undo)
 }
 
-async fn found(visit: &Visit<'_>, filter: SuppressionFilter, query: &Form) -> Result<Page<SuppressionRow>, Fault> {
+async fn found(visit: &Visit<'_>, filter: SuppressionFilter, query: &Form) -> Result<Page<SuppressionRow>, PageError> {
     let page = paging::request::<SuppressionId>(query, ROWS);
     Ok(visit.api.engine.suppressions(visit.account_id(), filter, page).await?)
 }
@@ -138,7 +138,7 @@ fn line(visit: &Visit<'_>, row: SuppressionRow) -> SuppressionLine {
 }
 
 /// `POST /suppressions`.
-pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     match new_of(form.as_body(&["email", "note"])) {
         Ok(suppression) => {

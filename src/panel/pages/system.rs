@@ -16,8 +16,8 @@ use crate::http::status::{Examination, LogLine, StatusSources};
 use crate::panel::components::{Badge, byte_size, grouped};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::{Moment, lasted};
 use crate::panel::wording::provider;
@@ -34,7 +34,7 @@ const ROOMY: u64 = 16;
 #[derive(Template)]
 #[template(path = "system.html")]
 struct SystemPage {
-    frame: Frame,
+    frame: PageFrame,
     state: Badge,
     service: Vec<(&'static str, String)>,
     started_at: Moment,
@@ -121,7 +121,7 @@ fn measure(engine: &Engine) -> Result<Measured, StoreError> {
 }
 
 /// `GET /system`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let engine = &visit.api.engine;
     let own = std::sync::Arc::clone(engine);
     let measured = engine.blocking(OPERATOR, move || measure(&own)).await??;
@@ -136,7 +136,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let started_at = sources.map_or(visit.now, |sources| sources.started_at);
     let least = engine.settings.min_free_bytes;
     let page = SystemPage {
-        frame: Frame::new(&visit, "System", "/system")?.with_done(done),
+        frame: PageFrame::new(&visit, "System", "/system")?.with_done(done),
         state: state(&visit),
         service: service(&visit, started_at),
         started_at: visit.detail(started_at),
@@ -158,7 +158,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// `POST /system/doctor`: runs every check. This takes some seconds.
-pub(in crate::panel) async fn examine(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn examine(visit: Visit<'_>) -> Result<Answer, PageError> {
     let examined = match visit.api.status.get() {
         Some(sources) => sources.doctor.examine().await,
         None => None,

@@ -11,14 +11,14 @@ use crate::http::error::ApiError;
 use crate::http::handlers::messages::not_accepted;
 use crate::panel::first_steps::{Sender, sender};
 use crate::panel::html;
-use crate::panel::page_error::Fault;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 
 /// Body text of the message.
 const TEXT: &str = "This is a test message, sent from the Postrider panel.";
 
 /// `POST /test-message`.
-pub(in crate::panel) async fn send(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn send(visit: Visit<'_>) -> Result<Answer, PageError> {
     let Some(sender) = sender(&visit)? else {
         return Err(ApiError::Conflict("Verify a domain first: mail is sent from it.".to_owned()).into());
     };

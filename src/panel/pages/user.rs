@@ -13,15 +13,15 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::Moment;
 
 #[derive(Template)]
 #[template(path = "user.html")]
 struct UserPage {
-    frame: Frame,
+    frame: PageFrame,
     id: UserId,
     email: String,
     role: Role,
@@ -36,26 +36,26 @@ struct UserPage {
     may_renew: bool,
     is_proved: bool,
     prove_next: String,
-    told: Option<NewSecret>,
+    new_secret: Option<NewSecret>,
 }
 
-fn find(visit: &Visit<'_>) -> Result<User, Fault> {
+fn find(visit: &Visit<'_>) -> Result<User, PageError> {
     visit.api.engine.user(visit.account_id(), visit.id()?)?.ok_or_else(|| ApiError::NotFound.into())
 }
 
 /// `GET /users/{id}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let user = find(&visit)?;
     written(&visit, &user, None)
 }
 
-fn written(visit: &Visit<'_>, user: &User, told: Option<NewSecret>) -> Result<Answer, Fault> {
+fn written(visit: &Visit<'_>, user: &User, new_secret: Option<NewSecret>) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
         "changed" => Some(format!("{} is changed.", user.email.as_given())),
         _ => None,
     };
     let page = UserPage {
-        frame: Frame::new(visit, user.email.as_given(), "/users")?.with_done(done),
+        frame: PageFrame::new(visit, user.email.as_given(), "/users")?.with_done(done),
         id: user.id,
         email: user.email.as_given().to_owned(),
         role: user.role,
@@ -69,7 +69,7 @@ fn written(visit: &Visit<'_>, user: &User, told: Option<NewSecret>) -> Result<An
         may_renew: may_renew(visit, user),
         is_proved: visit.is_proved(),
         prove_next: format!("/users/{}", user.id),
-        told,
+        new_secret,
     };
     html::page(StatusCode::OK, &page)
 }
@@ -80,7 +80,7 @@ fn may_renew(visit: &Visit<'_>, user: &User) -> bool {
 }
 
 /// Returns the user in the path, who must not be the visitor.
-fn other(visit: &Visit<'_>) -> Result<User, Fault> {
+fn other(visit: &Visit<'_>) -> Result<User, PageError> {
     let user = find(visit)?;
     if user.id == visit.user().id {
         let sentence = "You can't change your own user here. Ask another owner.";
@@ -90,7 +90,7 @@ fn other(visit: &Visit<'_>) -> Result<User, Fault> {
 }
 
 /// `POST /users/{id}`: runs the `action`: `role`, `disable`, `enable`, `password`, `link` or `totp`.
-pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (user, form) = (other(&visit)?, Form::of(&visit.call)?);
     let action = form.text("action");
     if matches!(action, "password" | "link" | "totp") && !may_renew(&visit, &user) {
@@ -121,11 +121,11 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 }
 
 /// Creates a link with which the user chooses a password, and shows it.
-async fn show_link(visit: &Visit<'_>, user: &User) -> Result<Answer, Fault> {
+async fn show_link(visit: &Visit<'_>, user: &User) -> Result<Answer, PageError> {
     let disabled = || ApiError::Conflict("Sign-in of this user is disabled. Enable it first.".to_owned());
     let link = visit.api.engine.setup_link(visit.on(), user.id).await?.ok_or_else(disabled)?;
-    let told = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
-    written(visit, user, Some(told))
+    let new_secret = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
+    written(visit, user, Some(new_secret))
 }
 
 fn deletion(user: &User) -> Deletion {
@@ -140,13 +140,13 @@ fn deletion(user: &User) -> Deletion {
 }
 
 /// `GET /users/{id}/delete`.
-pub(in crate::panel) async fn ask_to_remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn ask_to_remove(visit: Visit<'_>) -> Result<Answer, PageError> {
     let user = other(&visit)?;
     delete::show(&visit, "/users", deletion(&user))
 }
 
 /// `POST /users/{id}/remove`.
-pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, PageError> {
     let user = other(&visit)?;
     if let Some(refused) = delete::refused(&visit, "/users", deletion(&user))? {
         return Ok(refused);

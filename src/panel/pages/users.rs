@@ -13,11 +13,11 @@ use crate::engine::users::UserRefusal;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::users::{last_owner, too_many};
-use crate::panel::components::FormFaults;
+use crate::panel::components::FormErrors;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::timestamp::Moment;
 use crate::store::error::OpError;
@@ -29,14 +29,14 @@ const SHOWN_MAX: usize = 200;
 #[derive(Template)]
 #[template(path = "users.html")]
 struct UsersPage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<UserLine>,
     is_cut: bool,
     email: String,
-    faults: FormFaults,
+    faults: FormErrors,
     is_proved: bool,
     prove_next: &'static str,
-    told: Option<NewSecret>,
+    new_secret: Option<NewSecret>,
 }
 
 /// A user in the list.
@@ -68,23 +68,23 @@ pub(super) enum ShownSecret {
 }
 
 /// `GET /users`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
         "invited" => Some("Invitation sent. Its link works for 24 hours."),
         "removed" => Some("User deleted and signed out everywhere."),
         _ => None,
     };
-    written(&visit, StatusCode::OK, "", FormFaults::none(), None, done)
+    written(&visit, StatusCode::OK, "", FormErrors::none(), None, done)
 }
 
 fn written(
     visit: &Visit<'_>,
     status: StatusCode,
     email: &str,
-    faults: FormFaults,
-    told: Option<NewSecret>,
+    faults: FormErrors,
+    new_secret: Option<NewSecret>,
     done: Option<&'static str>,
-) -> Result<Answer, Fault> {
+) -> Result<Answer, PageError> {
     let zone = visit.account.time_zone.zone();
     let found = visit.api.engine.users(visit.account_id(), PageRequest { before: None, limit: SHOWN_MAX })?;
     let line = |user: crate::domain::user::User| UserLine {
@@ -98,20 +98,20 @@ fn written(
         is_self: user.id == visit.user().id,
     };
     let page = UsersPage {
-        frame: Frame::new(visit, "Users", "/users")?.with_done(done),
+        frame: PageFrame::new(visit, "Users", "/users")?.with_done(done),
         is_cut: found.next.is_some(),
         lines: found.rows.into_iter().map(line).collect(),
         email: email.to_owned(),
         faults,
         is_proved: visit.is_proved(),
         prove_next: "/users",
-        told,
+        new_secret,
     };
     html::page(status, &page)
 }
 
 /// `POST /users`: invites a user by mail. If the service sends no mail, the page shows the link once.
-pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let mut violations = Violations::new();
     let email = violations.check("email", form.text("email").parse());
@@ -123,8 +123,8 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
     match visit.api.engine.invite_user(visit.on(), email, role).await {
         Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
         Ok(Invited::ByLink(user, link)) => {
-            let told = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
-            written(&visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
+            let new_secret = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
+            written(&visit, StatusCode::OK, "", FormErrors::none(), Some(new_secret), None)
         }
         Err(OpError::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {
             refused_form(&visit, &form, Violations::of("email", "is already a user of this service"))
@@ -136,7 +136,7 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
 }
 
 /// Answers that the account has reached its daily limit of invitations.
-fn too_many_invitations(visit: &Visit<'_>, form: &Form, until: Timestamp) -> Result<Answer, Fault> {
+fn too_many_invitations(visit: &Visit<'_>, form: &Form, until: Timestamp) -> Result<Answer, PageError> {
     let at = visit.moment(until).text();
     let sentence = format!("can't be invited before {at}: an account can invite {INVITATIONS_MAX} people in 24 hours");
     let (status, faults) = (StatusCode::TOO_MANY_REQUESTS, Violations::of("email", sentence));
@@ -145,13 +145,13 @@ fn too_many_invitations(visit: &Visit<'_>, form: &Form, until: Timestamp) -> Res
     Ok(answer.with_header(RETRY_AFTER, &seconds.to_string()))
 }
 
-fn refused_form(visit: &Visit<'_>, form: &Form, faults: Violations) -> Result<Answer, Fault> {
+fn refused_form(visit: &Visit<'_>, form: &Form, faults: Violations) -> Result<Answer, PageError> {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     written(visit, status, form.text("email"), faults.into(), None, None)
 }
 
 /// Converts a refused user change to an error page.
-pub(in crate::panel) fn refused(stop: OpError<UserRefusal>) -> Fault {
+pub(in crate::panel) fn refused(stop: OpError<UserRefusal>) -> PageError {
     match stop {
         OpError::Refused(UserRefusal::NotFound) => ApiError::NotFound.into(),
         OpError::Refused(UserRefusal::EmailTaken) => {

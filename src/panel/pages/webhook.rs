@@ -18,8 +18,8 @@ use crate::panel::components::{Badge, Choice};
 use crate::panel::endpoint_form::EndpointForm;
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::Record;
@@ -36,7 +36,7 @@ const REPLAYS: [(u64, &str); 4] = [(1, "1 hour"), (24, "1 day"), (7 * 24, "1 wee
 #[derive(Template)]
 #[template(path = "webhook.html")]
 struct WebhookPage {
-    frame: Frame,
+    frame: PageFrame,
     id: EndpointId,
     title: String,
     /// URL of the endpoint. `None` in an operator's view, because the URL may contain a secret of the receiver.
@@ -64,7 +64,7 @@ struct WebhookPage {
     form: EndpointForm,
     is_proved: bool,
     prove_next: String,
-    told: Option<NewSecret>,
+    new_secret: Option<NewSecret>,
     record: Record,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct NewSecret {
 }
 
 /// Returns the endpoint in the path, which must belong to the account.
-pub(super) fn find(visit: &Visit<'_>) -> Result<(EndpointId, EndpointRow), Fault> {
+pub(super) fn find(visit: &Visit<'_>) -> Result<(EndpointId, EndpointRow), PageError> {
     let id: EndpointId = visit.id()?;
     let row = visit.api.engine.endpoint(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     Ok((id, row))
@@ -119,13 +119,13 @@ pub(super) fn deletion(id: EndpointId, row: &EndpointRow) -> Deletion {
 }
 
 /// `GET /webhooks/{id}/delete`.
-pub(in crate::panel) async fn ask_to_delete(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn ask_to_delete(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, row) = find(&visit)?;
     delete::show(&visit, "/webhooks", deletion(id, &row))
 }
 
 /// `GET /webhooks/{id}`.
-pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, row) = find(&visit)?;
     written(&visit, StatusCode::OK, id, &row, None, None)
 }
@@ -151,8 +151,8 @@ pub(super) fn written(
     id: EndpointId,
     row: &EndpointRow,
     form: Option<EndpointForm>,
-    told: Option<NewSecret>,
-) -> Result<Answer, Fault> {
+    new_secret: Option<NewSecret>,
+) -> Result<Answer, PageError> {
     let (account, engine) = (visit.account_id(), &visit.api.engine);
     let query = Form::of_query(&visit.call);
     let own = format!("/webhooks/{id}");
@@ -167,7 +167,7 @@ pub(super) fn written(
     facts.extend(row.description.clone().map(|words| ("Description", words)));
     facts.extend(figures(visit, id)?);
     let page = WebhookPage {
-        frame: Frame::new(visit, title(row), "/webhooks")?.with_done(done(visit)),
+        frame: PageFrame::new(visit, title(row), "/webhooks")?.with_done(done(visit)),
         id,
         title: title(row),
         url: visit.view().is_none().then(|| row.url.clone()),
@@ -181,7 +181,7 @@ pub(super) fn written(
         last_failure_at: row.last_failure_at.map(|at| visit.detail(at)),
         created_at: visit.detail(row.created_at),
         updated_at: visit.detail(row.updated_at),
-        deliveries: lines.collect::<Result<_, Fault>>()?,
+        deliveries: lines.collect::<Result<_, PageError>>()?,
         states: states(&own, state),
         state: shown,
         looked_back_to: cut_at.map(|id| visit.moment(id.timestamp())),
@@ -190,13 +190,13 @@ pub(super) fn written(
         form: form.unwrap_or_else(|| EndpointForm::of(row)),
         is_proved: visit.is_proved(),
         prove_next: own.clone(),
-        told,
+        new_secret,
         record: Record::new(visit, id, &own, &format!("/v1/webhooks/{id}")),
     };
     html::page(status, &page)
 }
 
-fn delivery_line(visit: &Visit<'_>, record: &DeliveryRecord) -> Result<DeliveryLine, Fault> {
+fn delivery_line(visit: &Visit<'_>, record: &DeliveryRecord) -> Result<DeliveryLine, PageError> {
     let attempts = match record.row.state.attempts {
         0 => None,
         _ => visit.api.engine.delivery(visit.account_id(), record.id)?,
@@ -237,7 +237,7 @@ fn replays(visit: &Visit<'_>, row: &EndpointRow) -> Vec<ReplayFrom> {
 }
 
 /// `GET /webhooks/{id}/json`: the record as the API returns it.
-pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (id, row) = find(&visit)?;
     Ok(endpoint_shown(id, &row))
 }

@@ -13,8 +13,8 @@ use crate::panel::components::Badge;
 use crate::panel::endpoint_form::{EndpointForm, as_body};
 use crate::panel::form::Form;
 use crate::panel::html;
-use crate::panel::layout::Frame;
-use crate::panel::page_error::Fault;
+use crate::panel::layout::PageFrame;
+use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::Moment;
@@ -24,7 +24,7 @@ use crate::store::op::event::ENDPOINTS_MAX;
 #[derive(Template)]
 #[template(path = "webhooks.html")]
 struct WebhooksPage {
-    frame: Frame,
+    frame: PageFrame,
     lines: Vec<EndpointLine>,
     form: EndpointForm,
     endpoints_max: usize,
@@ -47,7 +47,7 @@ struct EndpointLine {
 }
 
 /// `GET /webhooks`.
-pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
         "deleted" => Some("Webhook deleted. Its pending deliveries are marked as failed."),
         _ => None,
@@ -60,7 +60,7 @@ fn written(
     status: StatusCode,
     form: EndpointForm,
     done: Option<&'static str>,
-) -> Result<Answer, Fault> {
+) -> Result<Answer, PageError> {
     let page = PageRequest { before: None, limit: ENDPOINTS_MAX };
     let endpoints = visit.api.engine.endpoints(visit.account_id(), page)?.rows;
     let lines = endpoints.into_iter().map(|(id, row)| EndpointLine {
@@ -74,7 +74,7 @@ fn written(
         host: row.description.as_ref().map(|_| host(&row).to_owned()),
     });
     let page = WebhooksPage {
-        frame: Frame::new(visit, "Webhooks", "/webhooks")?.with_done(done),
+        frame: PageFrame::new(visit, "Webhooks", "/webhooks")?.with_done(done),
         lines: lines.collect(),
         form,
         endpoints_max: ENDPOINTS_MAX,
@@ -94,7 +94,7 @@ pub(super) fn events_in_words(events: Option<&[crate::domain::event::EventType]>
 }
 
 /// `POST /webhooks`: creates an endpoint and shows its secret once.
-pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, PageError> {
     let form = Form::of(&visit.call)?;
     let new = match new_of(as_body(&form), &visit.api.guard) {
         Ok(new) => new,
@@ -105,6 +105,6 @@ pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> 
         Err(error) => return Err(error.into()),
     };
     let (id, row, secret) = visit.api.engine.create_endpoint(visit.on(), new).await.map_err(refused)?;
-    let told = NewSecret { secret: secret.expose_text().to_owned(), is_new: true };
-    write_endpoint(&visit, StatusCode::OK, id, &row, None, Some(told))
+    let new_secret = NewSecret { secret: secret.expose_text().to_owned(), is_new: true };
+    write_endpoint(&visit, StatusCode::OK, id, &row, None, Some(new_secret))
 }

@@ -25,22 +25,22 @@ async fn every_change_through_the_panel_is_logged() {
     let message = world.send(serde_json::json!({ "to": "wait@example.com" })).await;
     let before = world.audited().len();
     let mut secrets = vec![world.password.clone()];
-    let mut told = |reply: &Reply| {
+    let mut add_secret = |reply: &Reply| {
         let secret = reply.between("id=\"copy-", "</code>").split('>').nth(1).unwrap_or_default().to_owned();
         assert!(!secret.is_empty(), "{}", reply.body);
         secrets.push(secret);
     };
     browser.post("/settings", &[("content_retention_days", "7")]).await;
     browser.post(&format!("/messages/{message}/cancel"), &[]).await;
-    told(&browser.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await);
+    add_secret(&browser.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await);
     let cleo = world.engine.users(world.account, PAGE).unwrap().rows[0].id;
     browser.post(&format!("/users/{cleo}"), &[("action", "role"), ("role", "owner")]).await;
     browser.post(&format!("/users/{cleo}"), &[("action", "disable")]).await;
     browser.post(&format!("/users/{cleo}"), &[("action", "enable")]).await;
-    told(&browser.post(&format!("/users/{cleo}"), &[("action", "password")]).await);
+    add_secret(&browser.post(&format!("/users/{cleo}"), &[("action", "password")]).await);
     browser.post(&format!("/users/{cleo}/remove"), &[("name", "cleo@example.test")]).await;
     browser.post("/settings/sessions", &[]).await;
-    told(&browser.post("/keys", &[("name", "shop"), ("scopes", "send")]).await);
+    add_secret(&browser.post("/keys", &[("name", "shop"), ("scopes", "send")]).await);
     let key = world.engine.keys(world.account, PAGE).unwrap().rows[0].id;
     browser.post(&format!("/keys/{key}"), &[("name", "shop 2")]).await;
     browser.post(&format!("/keys/{key}/revoke"), &[("name", "shop 2")]).await;
@@ -49,13 +49,13 @@ async fn every_change_through_the_panel_is_logged() {
     browser.post(&format!("/domains/{domain}"), &[("stream", "transactional")]).await;
     browser.post(&format!("/domains/{domain}/rotate-dkim"), &[]).await;
     browser.post(&format!("/domains/{domain}/delete"), &[("name", "a.example.com")]).await;
-    told(&browser.post("/webhooks", &[("url", "https://hooks.example.com/in?token=hush")]).await);
+    add_secret(&browser.post("/webhooks", &[("url", "https://hooks.example.com/in?token=hush")]).await);
     let webhook = world.engine.endpoints(world.account, PAGE).unwrap().rows[0].0;
     let path = format!("/webhooks/{webhook}");
     browser.post(&path, &[("description", "x")]).await;
     browser.post(&format!("{path}/pause"), &[]).await;
     browser.post(&format!("{path}/reactivate"), &[]).await;
-    told(&browser.post(&format!("{path}/rotate-secret"), &[]).await);
+    add_secret(&browser.post(&format!("{path}/rotate-secret"), &[]).await);
     browser.post(&format!("{path}/test"), &[]).await;
     let delivery = world.deliveries(webhook)[0].id;
     browser.post(&format!("{path}/deliveries/{delivery}/redeliver"), &[]).await;

@@ -8,7 +8,7 @@ use crate::engine::listing::PageRequest;
 
 const PAGE: PageRequest = PageRequest { before: None, limit: 99 };
 
-async fn put_off(world: &World) -> MessageId {
+async fn deferred_message(world: &World) -> MessageId {
     let message = world.send(serde_json::json!({})).await;
     let end = TransferEnd::Deferred { bounce: None, not_before: None };
     world.settle(message, end, AttemptFacts::default()).await;
@@ -49,7 +49,7 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
 async fn only_owners_pause_a_site_and_only_from_the_panel() {
     let world = World::new().await;
     let mut viewer = world.viewer().await;
-    let message = put_off(&world).await;
+    let message = deferred_message(&world).await;
     for path in ["/queue/pause", "/queue/resume", "/queue/try", &format!("/messages/{message}/try")] {
         assert_eq!(viewer.post(path, &[("site", "google")]).await.status, 403, "{path}");
     }
@@ -73,7 +73,7 @@ async fn only_owners_pause_a_site_and_only_from_the_panel() {
 async fn a_deferred_message_is_retried_at_once_and_a_finished_one_is_not() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    let message = put_off(&world).await;
+    let message = deferred_message(&world).await;
     let due = || world.engine.message(world.account, message).unwrap().unwrap().transfer.due;
     assert!(due() > Some(world.clock.now()));
     let path = format!("/messages/{message}/try");

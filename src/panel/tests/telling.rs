@@ -151,9 +151,9 @@ async fn the_overview_shows_delivery_problems_and_last_week() {
         let message = world.send(serde_json::json!({ "to": format!("u{number}@Example.com") })).await;
         world.settle(message, bounced(), facts(550, &format!("550 5.1.1 No <b>{number}</b>"))).await;
     }
-    let put_off = world.send(serde_json::json!({ "to": "x@example.org" })).await;
+    let deferred_id = world.send(serde_json::json!({ "to": "x@example.org" })).await;
     let deferred = TransferEnd::Deferred { bounce: None, not_before: None };
-    world.settle(put_off, deferred, facts(451, "451 4.7.1 Later")).await;
+    world.settle(deferred_id, deferred, facts(451, "451 4.7.1 Later")).await;
     let page = browser.get("/").await;
     let listed = page.between("Delivery problems", "</table>");
     assert!(listed.contains(">example.com</a>") && listed.contains("550 5.1.1 No &#60;b&#62;2"), "{listed}");

@@ -170,13 +170,13 @@ async fn an_attempt_during_overload_is_not_counted() {
     let world = World::new().await;
     let mut known = world.owner().await;
     let mut browser = world.browser();
-    let crowd = world.engine.occupy_password_checks();
+    let occupied = world.engine.occupy_password_checks();
     for _ in 0..60 {
         let reply = browser.sign_in(EMAIL, "wrong").await;
         assert_eq!((reply.status, reply.header("retry-after")), (503, "1"));
     }
     assert_eq!(known.sign_in(EMAIL, &world.password).await.status, 303, "strangers cannot block a known browser");
-    drop(crowd);
+    drop(occupied);
     assert_eq!(browser.sign_in(EMAIL, &world.password).await.status, 303);
 }
 

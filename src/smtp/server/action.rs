@@ -27,7 +27,7 @@ pub struct ServerConfig {
     /// Whether STARTTLS is offered (RFC 3207).
     pub starttls: bool,
     /// The kind of server.
-    pub door: ServerKind,
+    pub kind: ServerKind,
 }
 
 /// The kind of server: one that receives mail for its own mailboxes, or one that accepts submissions from programs (RFC

@@ -66,7 +66,7 @@ impl ServerSession {
         if let Stage::Exchange(exchange) = self.stage {
             return self.continue_login(exchange.continue_with(line));
         }
-        let parsed = match (&self.config.door, submitted::auth_argument(line)) {
+        let parsed = match (&self.config.kind, submitted::auth_argument(line)) {
             (ServerKind::Inbound, _) => Command::parse(line),
             (ServerKind::Submission(_), Some(argument)) => return self.begin_login(argument),
             (ServerKind::Submission(_), None) => {

@@ -19,7 +19,7 @@ impl ServerSession {
 
     /// Returns whether AUTH is offered now.
     pub(super) const fn offers_login(&self) -> bool {
-        match &self.config.door {
+        match &self.config.kind {
             ServerKind::Inbound => false,
             ServerKind::Submission(rules) => self.secured || !matches!(rules.login, LoginRule::InsideTls),
         }

@@ -126,7 +126,7 @@ impl ServerSession {
 
     /// Returns whether mail may be submitted: the client has logged in, or does not have to.
     pub const fn is_logged_in(&self) -> bool {
-        match &self.config.door {
+        match &self.config.kind {
             ServerKind::Inbound => true,
             ServerKind::Submission(rules) => self.logged_in || matches!(rules.login, LoginRule::Optional),
         }
@@ -305,7 +305,7 @@ impl ServerSession {
     }
 
     const fn is_submission(&self) -> bool {
-        matches!(self.config.door, ServerKind::Submission(_))
+        matches!(self.config.kind, ServerKind::Submission(_))
     }
 
     const fn offers_tls(&self) -> bool {

@@ -14,7 +14,7 @@ fn config(login: LoginRule) -> ServerConfig {
         errors_max: 20,
         refusals_max: Some(1),
         starttls: true,
-        door: ServerKind::Submission(SubmissionRules { login, total_max: 2000 }),
+        kind: ServerKind::Submission(SubmissionRules { login, total_max: 2000 }),
     }
 }
 

@@ -11,7 +11,7 @@ fn config() -> ServerConfig {
         errors_max: 20,
         refusals_max: Some(3),
         starttls: false,
-        door: ServerKind::Inbound,
+        kind: ServerKind::Inbound,
     }
 }
 

@@ -113,7 +113,7 @@ impl ServerSession {
     }
 
     fn login_needed(&self) -> Answer {
-        let in_clear = match &self.config.door {
+        let in_clear = match &self.config.kind {
             ServerKind::Inbound => false,
             ServerKind::Submission(rules) => !self.secured && rules.login == LoginRule::InsideTls,
         };
@@ -143,7 +143,7 @@ impl ServerSession {
         let (count, size) = (transaction.recipients.len(), transaction.declared_size());
         // RFC 5321 4.5.3.1.10: the client sends the rest in another transaction.
         let too_many = (count >= self.config.recipients_max).then(|| Answer::new(452, "4.5.3", "Too many recipients"));
-        let ServerKind::Submission(rules) = &self.config.door else { return too_many };
+        let ServerKind::Submission(rules) = &self.config.kind else { return too_many };
         if let Err(fault) = recipient.as_str().parse::<Address>() {
             return Some(Answer::new(553, "5.1.3", format!("Not an address: {fault}")));
         }
@@ -216,7 +216,7 @@ impl ServerSession {
     }
 
     fn copies_are_too_large(&self, size: usize, recipients: usize) -> bool {
-        match &self.config.door {
+        match &self.config.kind {
             ServerKind::Submission(rules) => rules.is_exceeded(size, recipients),
             ServerKind::Inbound => false,
         }

@@ -267,11 +267,11 @@ impl Follower {
             is_on_hold: true,
             cause: HoldCause::Restored,
         };
-        let mut standing = TimersOnHold::default();
+        let mut on_hold = TimersOnHold::default();
         found.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
             if let Some(timer) = Timer::decode(key).filter(|timer| hold.holds(timer)) {
-                standing.messages += u64::from(timer.kind == TimerKind::Transfer);
-                standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);
+                on_hold.messages += u64::from(timer.kind == TimerKind::Transfer);
+                on_hold.deliveries += u64::from(timer.kind == TimerKind::Delivery);
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -280,7 +280,7 @@ impl Follower {
         put(&transaction, self.values, (Table::Meta.name(), meta::RESTORED), Some(&hold.encode()))?;
         journal::publish(transaction)?;
         self.is_ahead = true;
-        Ok(standing)
+        Ok(on_hold)
     }
 
     /// Returns the number of queued messages, and of those that are due at `now`.

@@ -77,7 +77,7 @@ async fn an_interrupted_wait_for_a_lease_is_not_forgotten_and_ends() {
     serving.base().await;
     drop(standby(&second, &first.key()).await);
     drop(standby(&third, &first.key()).await);
-    let promoted = second.go_on(second.join(ClaimCause::Promotion).await.unwrap()).await;
+    let promoted = second.resume(second.join(ClaimCause::Promotion).await.unwrap()).await;
     promoted.add_account().await;
     promoted.settled().await;
     assert!(!promoted.stop().await, "a release would let the next machine send at once");

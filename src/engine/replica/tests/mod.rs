@@ -102,7 +102,7 @@ impl Machine {
         if !Store::exists(self.path()) {
             self.open(None).close();
         }
-        self.go_on(self.join(ClaimCause::Start).await.unwrap()).await
+        self.resume(self.join(ClaimCause::Start).await.unwrap()).await
     }
 
     /// Lets the lease of the previous holder end.
@@ -113,7 +113,7 @@ impl Machine {
         }
     }
 
-    async fn go_on(&self, joined: Joined) -> Serving {
+    async fn resume(&self, joined: Joined) -> Serving {
         let replica = ReplicaStart { confirmed: joined.claim, backlog_bytes_max: 1 << 30, sync: self.sync };
         let store = self.open(Some(replica));
         let policy =
@@ -204,7 +204,7 @@ async fn a_standby_has_all_committed_batches_and_can_be_promoted() {
     assert_eq!(accounts_in(&second), 6);
     let joined = second.join(ClaimCause::Promotion).await.unwrap();
     assert_eq!(joined.predecessor, Predecessor::Other { lease: LEASE }, "the first machine did not release the log");
-    let promoted = second.go_on(joined).await;
+    let promoted = second.resume(joined).await;
     serving.add_account().await;
     serving.active.shared().deposed().await;
     assert_eq!(serving.active.shared().deposed_by().as_deref(), Some("second"));
@@ -230,7 +230,7 @@ async fn a_released_log_is_claimed_at_once_and_a_restart_continues_it() {
     assert!(serving.stop().await);
     let joined = machine.join(ClaimCause::Start).await.unwrap();
     assert_eq!(joined.predecessor, Predecessor::Released);
-    let serving = machine.go_on(joined).await;
+    let serving = machine.resume(joined).await;
     assert!(!serving.store.outbox().unwrap().has_gap());
     serving.add_account().await;
     assert!(serving.stop().await);

@@ -67,7 +67,7 @@ async fn a_failover_loses_no_answered_batch_and_the_old_machine_stops_answering(
     drop(standby(&second, &first.key()).await);
     first.bucket.set_cut_off(true);
     assert!(matches!(commit(&serving.store).await, Err(StoreError::InDoubt)));
-    let promoted = second.go_on(second.join(ClaimCause::Promotion).await.unwrap()).await;
+    let promoted = second.resume(second.join(ClaimCause::Promotion).await.unwrap()).await;
     assert_eq!(accounts(&promoted.store.snapshot().unwrap()), 4);
     first.bucket.set_cut_off(false);
     serving.active.shared().deposed().await;
@@ -141,7 +141,7 @@ async fn automatic_failover_claims_a_log_only_if_it_did_not_grow() {
     serving.settled().await;
     assert!(matches!(second.join(ClaimCause::Failover).await, Err(ReplicaError::Moved)));
     drop(standby(&second, &first.key()).await);
-    let promoted = second.go_on(second.join(ClaimCause::Failover).await.unwrap()).await;
+    let promoted = second.resume(second.join(ClaimCause::Failover).await.unwrap()).await;
     serving.add_account().await;
     serving.active.shared().deposed().await;
     assert!(!serving.stop().await);

@@ -66,7 +66,7 @@ fn listener_config() -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
-            door: ServerKind::Inbound,
+            kind: ServerKind::Inbound,
         },
         gate: ConnectionCap::new(CONNECTIONS_MAX, CONNECTIONS_MAX),
         greeting_pause: Duration::ZERO,

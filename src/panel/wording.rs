@@ -25,7 +25,7 @@ pub(super) fn provider(name: &str) -> &str {
         "orange" => "Orange",
         "barracuda" => "Barracuda",
         "gmx" => "GMX and WEB.DE",
-        "other" => "Other receivers",
+        "other" => "Other",
         other => other,
     }
 }

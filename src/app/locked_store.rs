@@ -20,10 +20,7 @@ use crate::net::entropy::OsEntropy;
 use crate::net::network_guard::Guard;
 use crate::net::tls;
 use crate::store::Store;
-use crate::store::open::{StartOptions, Surroundings};
-
-/// Size of a database whose pages a start verifies: a quarter of a second.
-const VERIFIED_BYTES_MAX: u64 = 256 << 20;
+use crate::store::open::{StartOptions, Surroundings, VERIFIED_AT_START};
 
 /// An open store in a locked directory.
 pub struct LockedStore {
@@ -68,7 +65,7 @@ impl LockedStore {
             monotonic,
             progress,
             replica,
-            verified_bytes_max: VERIFIED_BYTES_MAX,
+            verified_bytes_max: VERIFIED_AT_START,
             ..StartOptions::default()
         };
         let store = Store::open_with(directory, surroundings, options)

@@ -41,6 +41,7 @@ pub(super) fn starting() -> impl Fn(StartWork) {
     move |work| {
         let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
         let status = match work {
+            StartWork::Verifying => "verifying the database",
             StartWork::Repairing => "repairing the database",
             StartWork::Migrating(_) => "migrating the store",
             StartWork::Counting(_) => "counting rows of the store",
@@ -51,6 +52,7 @@ pub(super) fn starting() -> impl Fn(StartWork) {
         }
         logged.set(Instant::now());
         match work {
+            StartWork::Verifying => tracing::info!("verifying the database"),
             StartWork::Repairing => tracing::info!("repairing the database"),
             StartWork::Migrating(Migration { rows, of }) => {
                 tracing::info!(percent = rows * 100 / of.max(1), "migrating the store");

@@ -40,8 +40,8 @@ pub struct Limits {
     pub(super) reserve_bytes: u64,
     /// Free space below which the reserve is released.
     pub(super) reserve_short_bytes: u64,
-    /// Free space from which the reserve is taken again. Below the least free space at which messages are accepted by
-    /// default (64 MiB), so that every accepted message has the reserve.
+    /// Free space from which the reserve is taken again. It is below the default of `limits.min_free_bytes` (64 MiB),
+    /// so that by default messages are accepted only with the reserve.
     pub(super) reserve_plenty_bytes: u64,
 }
 

@@ -83,7 +83,7 @@ pub(in crate::store) fn open(
 }
 
 /// Whether an error of opening means that the file is damaged.
-fn is_damage(error: &DatabaseError) -> bool {
+pub(super) fn is_damage(error: &DatabaseError) -> bool {
     match error {
         DatabaseError::Storage(StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => true,
         DatabaseError::Storage(StorageError::Io(error)) => {

@@ -6,7 +6,7 @@ mod options;
 mod preparing;
 mod recovering;
 pub(super) mod replaying;
-mod verifying;
+pub(super) mod verifying;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
@@ -38,6 +38,8 @@ pub use replaying::OnJournalDamage;
 
 /// Name of the database file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
+/// Maximum size of a database whose pages a start verifies. The verification takes well under a second.
+pub const VERIFIED_AT_START: u64 = 256 << 20;
 /// Maximum wait for another process's lock. A killed process may hold it for a moment.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of operations in each thread's queue. When it is full, callers wait.

@@ -12,6 +12,8 @@ use crate::store::replica::Position;
 /// Slow work of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartWork {
+    /// Verification of the database's pages.
+    Verifying,
     /// Repair of the database after a crash.
     Repairing,
     /// Migration of the store to the current format.

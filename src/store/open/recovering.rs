@@ -39,7 +39,7 @@ pub(super) fn recover(
         return Err(OpenError::HalfRestored);
     }
     reserve::make_space(&**disk, directory, limits);
-    verify(disk, directory, options.verified_bytes_max)?;
+    verify(&**disk, directory, options.verified_bytes_max, &**progress)?;
     let open = || database::open(&**disk, &directory.join(FILE), limits.cache_bytes, max_wait, progress);
     let mut database = open()?;
     migrate::refuse_newer(&database, FORMAT)?;

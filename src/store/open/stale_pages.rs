@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use super::verifying::verify;
 use super::{FILE, OpenError, StartOptions, Store};
-use crate::store::error::StoreError;
+use crate::store::disk::FileSystem;
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
@@ -33,12 +34,12 @@ fn accept(test: &TestStore, sender: Sender<'_>) {
     drop(test.snapshot());
 }
 
-/// Opens `directory` with each changed page replaced by that of `old`. Returns in how many cases the start or a read
-/// reported damage.
+/// Replaces each changed page by that of `old`, and returns in how many cases the verification reports damage. Where it
+/// reports none, the store has every row.
 fn reported_pages(test: &mut TestStore, directory: &Path, old: &[u8]) -> usize {
     let new = fs::read(directory.join(FILE)).unwrap();
     let pages = 1..new.len().min(old.len()) / PAGE;
-    let mut refused = 0;
+    let mut reported = 0;
     for page in pages.map(|page| page * PAGE..(page + 1) * PAGE) {
         if new[page.clone()] == old[page.clone()] {
             continue;
@@ -48,27 +49,26 @@ fn reported_pages(test: &mut TestStore, directory: &Path, old: &[u8]) -> usize {
         let mut mixed = new.clone();
         mixed[page.clone()].copy_from_slice(&old[page.clone()]);
         fs::write(tried.path().join(FILE), mixed).unwrap();
-        let options = StartOptions { verified_bytes_max: u64::MAX, ..StartOptions::default() };
-        match Store::open_within(tried.path(), test.surroundings(), Duration::ZERO, options) {
-            Ok(store) => {
-                let all = after_prefix(&[]);
-                let rows = store.snapshot().unwrap().keys(Table::Messages, &[], &all, Order::Ascending, usize::MAX);
-                match rows {
-                    Ok(rows) => assert_eq!(rows.len(), 2 * MESSAGES, "page {page:?} hides rows"),
-                    Err(StoreError::Damaged { .. }) => refused += 1,
-                    Err(error) => panic!("{error}"),
-                }
+        match verify(&FileSystem, tried.path(), u64::MAX, &|_| {}) {
+            Ok(()) => {
+                let options = StartOptions::default();
+                let store = Store::open_within(tried.path(), test.surroundings(), Duration::ZERO, options).unwrap();
+                let (rows, all) = (store.snapshot().unwrap(), after_prefix(&[]));
+                let count = |table| rows.keys(table, &[], &all, Order::Ascending, usize::MAX).unwrap().len();
+                assert_eq!(count(Table::Messages), 2 * MESSAGES, "page {page:?} hides rows");
+                assert_eq!(count(Table::EventLog), 2 * MESSAGES, "page {page:?} hides rows");
+                drop(rows);
                 store.close();
             }
-            Err(OpenError::Damaged { .. }) => refused += 1,
+            Err(OpenError::Damaged { .. }) => reported += 1,
             Err(error) => panic!("{error}"),
         }
     }
-    refused
+    reported
 }
 
 #[test]
-fn an_older_copy_of_any_page_prevents_a_start_or_hides_nothing() {
+fn an_older_copy_of_any_page_is_reported_or_hides_nothing() {
     let mut test = TestStore::new();
     let sender = test.sender();
     let (account, domain) = (sender.account, sender.domain);
@@ -77,11 +77,15 @@ fn an_older_copy_of_any_page_prevents_a_start_or_hides_nothing() {
     let old = fs::read(test.directory().join(FILE)).unwrap();
     test.open().unwrap();
     accept(&test, Sender::of(&test, account, domain));
-    let killed = tempfile::tempdir().unwrap();
-    copy(test.directory(), killed.path());
     test.close();
     let closed = tempfile::tempdir().unwrap();
     copy(test.directory(), closed.path());
-    assert!(reported_pages(&mut test, closed.path(), &old) > 5);
-    reported_pages(&mut test, killed.path(), &old);
+    test.open().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    copy(test.directory(), killed.path());
+    test.close();
+    for directory in [closed.path(), killed.path()] {
+        verify(&FileSystem, directory, u64::MAX, &|_| {}).unwrap();
+        assert!(reported_pages(&mut test, directory, &old) > 5);
+    }
 }

@@ -22,8 +22,10 @@ use crate::store::error::StoreError;
 use crate::store::health::Health;
 use crate::store::journal;
 use crate::store::limits::Limits;
+use crate::store::open::verifying::verify;
 use crate::store::open::{
-    FILE, LOCK_PATIENCE, OnJournalDamage, OpenError, StartOptions, database, last_id, replaying, sequence,
+    FILE, LOCK_PATIENCE, OnJournalDamage, OpenError, StartOptions, VERIFIED_AT_START, database, last_id, replaying,
+    sequence,
 };
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::restore_hold::TimersOnHold;
@@ -80,6 +82,7 @@ impl Follower {
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
         }
+        verify(&*disk, directory, VERIFIED_AT_START, &*progress)?;
         let database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, LOCK_PATIENCE, &progress)?;
         migrate::refuse_newer(&database, FORMAT)?;
         schema::refuse_renamed(&database)?;

@@ -128,9 +128,13 @@ impl Connection {
                 ServerAction::TakeMessage(message) => {
                     let decision = decided(&self.config, self.handler.on_message(message)).await;
                     self.end_message();
-                    self.progress.achieved(Instant::now());
                     match decision.unwrap_or_else(|| Decision::Answer(self.undecided())) {
-                        Decision::Answer(answer) => self.session.answer_message(&answer),
+                        Decision::Answer(answer) => {
+                            if answer.is_positive() {
+                                self.progress.achieved(Instant::now());
+                            }
+                            self.session.answer_message(&answer);
+                        }
                         Decision::CloseWithoutAnswer => self.session.abandon(),
                     }
                 }
@@ -181,9 +185,11 @@ impl Connection {
     /// Takes bytes of a message. Every stored byte has reserved memory.
     fn receive_data(&mut self, count: usize) {
         let size_max = self.config.session.size_max;
-        self.progress.received(count, Instant::now());
         if let Some(message) = &mut self.message {
             message.received += count;
+            if message.received <= size_max {
+                self.progress.received(count, Instant::now());
+            }
             let wanted = message.received.min(size_max);
             let more = wanted.saturating_sub(message.reserved);
             if more > 0 && self.handler.reserve(more) {
@@ -269,7 +275,7 @@ impl Connection {
     async fn read_or_wait(&mut self, awaiting: Awaiting) -> io::Result<ReadResult> {
         let deadline = self.deadline(awaiting);
         let stops = awaiting == Awaiting::Command;
-        self.progress.in_transaction(self.session.has_recipients(), Instant::now());
+        self.progress.in_transaction(self.session.recipients(), self.session.is_receiving(), Instant::now());
         self.place.waits(self.progress.evictable_at(&self.config.deadlines));
         let read = tokio::select! {
             biased;

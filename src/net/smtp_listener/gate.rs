@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::domain::network::Network;
 use crate::net::address_limit::{AddressCounts, CountedAddress};
 
 /// Minimum interval between log lines about the limit.
@@ -41,6 +42,7 @@ struct Open {
 
 /// The state of an open connection that the cap reads.
 struct Activity {
+    client: Network,
     /// Time from which the connection may be closed for another, in microseconds since the cap was created.
     evictable_at: AtomicU64,
     evicted: Notify,
@@ -62,27 +64,31 @@ impl ConnectionCap {
         Self(Arc::new(Shared { max, addresses, created: Instant::now(), open: Mutex::default() }))
     }
 
-    /// Returns a place for a connection from `peer`, if its networks may have one more. If all places are in use, the
-    /// connection loses its place whose client has been silent longest beyond its time.
+    /// Returns a place for a connection from `peer`, if its networks may have one more. If all places are in use, a
+    /// connection that waits for its client loses its place: the one that has been silent longest beyond its time, or
+    /// else one of the client with the most connections, if that has more than the new one would have.
     pub(in crate::net) fn enter(&self, peer: SocketAddr) -> Option<Place> {
         let address = self.0.addresses.enter(Some(peer))?;
-        let now = Instant::now();
+        let (now, client) = (Instant::now(), Network::of_client(peer.ip()));
         let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.connections.len() >= self.0.max {
+            open.evict(self.0.micros(now), client)?;
             open.warn(self.0.max, now);
-            open.evict(self.0.micros(now))?;
         }
-        let activity = Arc::new(Activity { evictable_at: AtomicU64::new(WORKS), evicted: Notify::new() });
+        let (evictable_at, evicted) = (AtomicU64::new(WORKS), Notify::new());
+        let activity = Arc::new(Activity { client, evictable_at, evicted });
         let number = open.next;
         open.next += 1;
         open.connections.insert(number, Arc::clone(&activity));
         Some(Place { shared: Arc::clone(&self.0), number, activity, _address: address })
     }
 
-    /// Returns the number of places that no connection has.
+    /// Returns the number of places that a new connection could have: of no connection, or of one that may be closed.
     pub(in crate::net) fn free(&self) -> usize {
+        let now = self.0.micros(Instant::now());
         let open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.max.saturating_sub(open.connections.len())
+        let kept = open.connections.values().filter(|activity| activity.evictable_at.load(Relaxed) > now).count();
+        self.0.max.saturating_sub(kept)
     }
 
     /// Returns the number of places.
@@ -98,18 +104,43 @@ impl Shared {
 }
 
 impl Open {
-    /// Takes the place of the connection that may be closed longest; `None` if there is none.
-    fn evict(&mut self, now: u64) -> Option<()> {
-        let times = self.connections.iter().map(|(number, activity)| (activity.evictable_at.load(Relaxed), *number));
-        let (_, number) = times.filter(|(at, _)| *at <= now).min()?;
+    /// Takes the place of a connection for `newcomer`; `None` if no connection may lose it.
+    fn evict(&mut self, now: u64, newcomer: Network) -> Option<()> {
+        let number = self.silent(now).or_else(|| self.of_largest_client(newcomer))?;
         self.connections.remove(&number)?.evicted.notify_one();
         Some(())
+    }
+
+    /// Returns the waiting connections, each with the time from which it may be closed.
+    fn waiting(&self) -> impl Iterator<Item = (u64, u64, Network)> {
+        let all = self.connections.iter();
+        let times = all.map(|(number, activity)| (activity.evictable_at.load(Relaxed), *number, activity.client));
+        times.filter(|(at, ..)| *at != WORKS)
+    }
+
+    /// Returns the connection that may be closed longest.
+    fn silent(&self, now: u64) -> Option<u64> {
+        self.waiting().filter(|(at, ..)| *at <= now).min().map(|(_, number, _)| number)
+    }
+
+    /// Returns a connection of the client with the most connections, unless `newcomer` would have as many. So clients
+    /// that reconnect all the time do not keep others out.
+    fn of_largest_client(&self, newcomer: Network) -> Option<u64> {
+        let mut counts = HashMap::<Network, usize>::new();
+        self.connections.values().for_each(|activity| *counts.entry(activity.client).or_default() += 1);
+        let least = counts.get(&newcomer).map_or(1, |count| count + 1);
+        let (_, client) =
+            counts.into_iter().filter(|(_, count)| *count > least).map(|(client, count)| (count, client)).max()?;
+        self.waiting().filter(|(_, _, of)| *of == client).min().map(|(_, number, _)| number)
     }
 
     fn warn(&mut self, limit: usize, now: Instant) {
         if self.warned.is_none_or(|at| now.saturating_duration_since(at) >= WARN_EVERY) {
             self.warned = Some(now);
-            tracing::warn!(limit, "SMTP connection limit reached; closing the connections whose clients are silent");
+            tracing::warn!(
+                limit,
+                "SMTP connection limit reached; closing connections whose clients are silent or have the most"
+            );
         }
     }
 }
@@ -178,6 +209,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_client_with_many_connections_loses_one_to_a_client_with_fewer() {
+        let cap = ConnectionCap::new(4, 3);
+        let of = |host: u8| cap.enter(peer(&format!("192.0.2.{host}")));
+        let held = [1, 1, 1, 2].map(|host| of(host).unwrap());
+        let later = Instant::now() + Duration::from_secs(60);
+        assert!(of(3).is_none(), "all of them work");
+        held.iter().for_each(|place| place.waits(later));
+        let third = of(3).unwrap();
+        held[0].evicted().await;
+        assert!(of(2).is_none() && of(3).is_none(), "no client has more than they would have");
+        drop((held, third));
+        assert_eq!(cap.free(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_connection_that_is_silent_longest_loses_its_place() {
         let cap = ConnectionCap::new(3, 3);
         let [old, new, busy] = [1, 2, 3].map(|host| cap.enter(peer(&format!("192.0.2.{host}"))).unwrap());
@@ -185,8 +231,10 @@ mod tests {
         let second = Duration::from_secs(1);
         old.waits(now + second);
         new.waits(now + second * 2);
+        assert_eq!(cap.free(), 0);
         assert!(cap.enter(peer("192.0.2.9")).is_none(), "none has been silent for its time");
         tokio::time::advance(second * 2).await;
+        assert_eq!(cap.free(), 2, "both may be closed");
         let fourth = cap.enter(peer("192.0.2.9")).unwrap();
         old.evicted().await;
         new.works();

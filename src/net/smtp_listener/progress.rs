@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use super::Deadlines;
 
+/// Number of accepted recipients that count as progress before a message.
+const RECIPIENTS: usize = 100;
 /// Number of bytes of a message that count as progress: 1 KiB/s over the usual time, the minimum rate of an HTTP body.
 const MOVED: usize = 20 * 1024;
 
@@ -15,28 +17,32 @@ const MOVED: usize = 20 * 1024;
 pub(super) struct Progress {
     since: Instant,
     moved: usize,
-    /// Whether the next transaction is progress. Only a message earns that, not RSET.
-    is_fresh: bool,
+    /// Number of accepted recipients that still count as progress. Only a message earns new ones, not RSET.
+    credit: usize,
+    recipients: usize,
     is_in_transaction: bool,
 }
 
 impl Progress {
     /// Begins with the connection.
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, moved: 0, is_fresh: true, is_in_transaction: false }
+        Self { since: now, moved: 0, credit: RECIPIENTS, recipients: 0, is_in_transaction: false }
     }
 
-    /// Notes a login or the end of a message.
+    /// Notes a login or an accepted message.
     pub(super) fn achieved(&mut self, now: Instant) {
         *self = Self::new(now);
     }
 
-    /// Notes whether the session has accepted a recipient of the current transaction.
-    pub(super) fn in_transaction(&mut self, is_in_transaction: bool, now: Instant) {
-        if is_in_transaction && std::mem::take(&mut self.is_fresh) {
+    /// Notes the number of recipients that the session has accepted in the current transaction, and whether it receives
+    /// the message.
+    pub(super) fn in_transaction(&mut self, recipients: usize, is_receiving: bool, now: Instant) {
+        if recipients > self.recipients && self.credit > 0 {
+            self.credit -= 1;
             (self.since, self.moved) = (now, 0);
         }
-        self.is_in_transaction = is_in_transaction;
+        self.recipients = recipients;
+        self.is_in_transaction = is_receiving || recipients > 0;
     }
 
     /// Notes received bytes of a message.
@@ -67,7 +73,7 @@ mod tests {
         assert_eq!(progress.evictable_at(&Deadlines::default()), at(2));
         progress.achieved(at(1));
         assert_eq!(progress.evictable_at(&Deadlines::default()), at(3));
-        progress.in_transaction(true, at(10));
+        progress.in_transaction(1, false, at(10));
         assert_eq!(progress.evictable_at(&Deadlines::default()), at(30));
         progress.received(MOVED - 1, at(15));
         assert_eq!(progress.evictable_at(&Deadlines::default()), at(30));
@@ -76,17 +82,19 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_was_reset_gives_no_more_time() {
+    fn transactions_without_a_message_give_no_more_time_in_the_end() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut progress = Progress::new(began);
-        progress.in_transaction(true, at(1));
-        progress.in_transaction(false, at(5));
+        for _ in 0..RECIPIENTS {
+            progress.in_transaction(1, false, at(1));
+            progress.in_transaction(0, false, at(1));
+        }
         assert_eq!(progress.evictable_at(&Deadlines::default()), at(3));
-        progress.in_transaction(true, at(6));
+        progress.in_transaction(1, false, at(6));
         assert_eq!(progress.evictable_at(&Deadlines::default()), at(21));
         progress.achieved(at(7));
-        progress.in_transaction(true, at(100));
-        assert_eq!(progress.evictable_at(&Deadlines::default()), at(120), "a message earned the next transaction");
+        progress.in_transaction(1, false, at(100));
+        assert_eq!(progress.evictable_at(&Deadlines::default()), at(120), "a message earned the next recipients");
     }
 }

@@ -6,7 +6,7 @@ use std::future::ready;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::logins::LoginPermit;
+use super::logins::{LoginPermit, TooManyLogins};
 use super::memory::Reservation;
 use super::{DevDoor, Submission};
 use crate::base::id::{AccountId, KeyId};
@@ -79,13 +79,19 @@ impl Handler {
     fn logged_in(&mut self, account: AccountId, key: KeyId) -> Answer {
         // A connection that logs in again holds one permit.
         self.login = None;
-        let Some(pass) = self.submission.logins.enter(account, key, self.submission.gate.free()) else {
-            if let Some(session) = &mut self.session {
-                session.forget();
+        let permit = match self.submission.logins.enter(account, key, self.submission.gate.free()) {
+            Ok(permit) => permit,
+            Err(limit) => {
+                if let Some(session) = &mut self.session {
+                    session.forget();
+                }
+                return self.farewell(match limit {
+                    TooManyLogins::OfKey => "Too many connections with this API key, try again later",
+                    TooManyLogins::OfAccount => "Too many connections of this account, try again later",
+                });
             }
-            return self.farewell("Too many connections with this API key, try again later");
         };
-        self.login = Some((account, Some(pass)));
+        self.login = Some((account, Some(permit)));
         self.submission.engine.meters.submission.login(LoginEnd::Ok);
         Answer::new(235, "2.7.0", "Logged in")
     }

@@ -25,24 +25,37 @@ pub(super) struct LoginPermit {
     key: KeyId,
 }
 
+/// The limit that prevents a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TooManyLogins {
+    OfKey,
+    OfAccount,
+}
+
 impl Logins {
     /// Allows `max_per_key` connections per key, of `max` in all.
     pub(super) fn new(max_per_key: usize, max: usize) -> Self {
         Self { counts: Arc::default(), max_per_key, max }
     }
 
-    /// Returns a permit for one more connection of `account` by `key`, if the limits allow it. With half of all
-    /// connections an account gets no more once only an eighth is `free`: the rest is for others.
-    pub(super) fn enter(&self, account: AccountId, key: KeyId, free: usize) -> Option<LoginPermit> {
+    /// Returns a permit for one more connection of `account` by `key`. With half of all connections an account gets no
+    /// more once only an eighth is `free`: the rest is for others.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn enter(&self, account: AccountId, key: KeyId, free: usize) -> Result<LoginPermit, TooManyLogins> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let of_key = counts.by_key.get(&key).copied().unwrap_or(0);
         let of_account = counts.by_account.get(&account).copied().unwrap_or(0);
-        if of_key >= self.max_per_key || (of_account >= self.max / 2 && free < self.max / 8) {
-            return None;
+        if of_key >= self.max_per_key {
+            return Err(TooManyLogins::OfKey);
+        }
+        if of_account >= self.max / 2 && free < self.max / 8 {
+            return Err(TooManyLogins::OfAccount);
         }
         counts.by_key.insert(key, of_key + 1);
         counts.by_account.insert(account, of_account + 1);
-        Some(LoginPermit { counts: Arc::clone(&self.counts), account, key })
+        Ok(LoginPermit { counts: Arc::clone(&self.counts), account, key })
     }
 }
 
@@ -80,9 +93,9 @@ mod tests {
         let logins = Logins::new(2, 100);
         let first = logins.enter(ACCOUNT, key(1), 50).unwrap();
         let _second = logins.enter(ACCOUNT, key(1), 50).unwrap();
-        assert!(logins.enter(ACCOUNT, key(1), 50).is_none() && logins.enter(ACCOUNT, key(2), 50).is_some());
+        assert!(logins.enter(ACCOUNT, key(1), 50).is_err() && logins.enter(ACCOUNT, key(2), 50).is_ok());
         drop(first);
-        assert!(logins.enter(ACCOUNT, key(1), 50).is_some());
+        assert!(logins.enter(ACCOUNT, key(1), 50).is_ok());
         assert_eq!(logins.counts.lock().unwrap().by_key.len(), 1);
     }
 
@@ -90,9 +103,9 @@ mod tests {
     fn an_account_with_half_of_all_connections_leaves_the_last_eighth_to_others() {
         let logins = Logins::new(100, 16);
         let held: Vec<_> = (0..8).map(|number| logins.enter(ACCOUNT, key(number), 1).unwrap()).collect();
-        assert!(logins.enter(ACCOUNT, key(9), 1).is_none());
-        assert!(logins.enter(AccountId(Ulid([8; 16])), key(9), 1).is_some());
-        assert!(logins.enter(ACCOUNT, key(9), 2).is_some(), "no other needs them");
+        assert!(matches!(logins.enter(ACCOUNT, key(9), 1), Err(TooManyLogins::OfAccount)));
+        assert!(logins.enter(AccountId(Ulid([8; 16])), key(9), 1).is_ok());
+        assert!(logins.enter(ACCOUNT, key(9), 2).is_ok(), "no other needs them");
         drop(held);
         assert!(logins.counts.lock().unwrap().by_account.is_empty());
     }

@@ -132,9 +132,14 @@ impl ServerSession {
         }
     }
 
-    /// Returns whether the client's transaction has a recipient, or its message is being received.
-    pub fn has_recipients(&self) -> bool {
-        matches!(self.stage, Stage::Data(_)) || self.transaction.as_ref().is_some_and(Transaction::has_recipients)
+    /// Returns the number of accepted recipients of the client's transaction.
+    pub fn recipients(&self) -> usize {
+        self.transaction.as_ref().map_or(0, Transaction::recipients)
+    }
+
+    /// Returns whether a message is being received.
+    pub const fn is_receiving(&self) -> bool {
+        matches!(self.stage, Stage::Data(_))
     }
 
     /// Takes the 4xx and 5xx answers of a submission given since the last call.

@@ -20,8 +20,8 @@ impl Transaction {
         self.sender.path.as_ref().map(Path::to_string).unwrap_or_default()
     }
 
-    pub(super) fn has_recipients(&self) -> bool {
-        !self.recipients.is_empty()
+    pub(super) const fn recipients(&self) -> usize {
+        self.recipients.len()
     }
 
     /// Returns whether `recipient` is the same mailbox as an accepted one, compared as suppressions are.

@@ -10,7 +10,7 @@ use super::executor::Executor;
 use super::throttles::site_of;
 use super::work_slots::WorkSlots;
 use crate::base::entropy::{self, Entropy};
-use crate::base::id::AccountId;
+use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
 use crate::domain::network::Network;
 use crate::domain::user::NewPassword;
@@ -22,9 +22,11 @@ const STRANGERS_MAX: usize = 64;
 /// Maximum strangers of one network in the queue.
 const STRANGERS_OF_SITE: usize = 8;
 /// Maximum users in the queue for a hash whose browser or session is known.
-const KNOWN_MAX: usize = 64;
+const KNOWN_MAX: usize = 256;
 /// Maximum known users of one account in the queue.
-const KNOWN_OF_ACCOUNT: usize = 4;
+const KNOWN_OF_ACCOUNT: usize = 16;
+/// Maximum places of one known user in the queue.
+const KNOWN_OF_USER: usize = 2;
 /// Size of a salt, in bytes.
 const SALT_BYTES: usize = 16;
 
@@ -34,6 +36,7 @@ pub(super) struct Passwords {
     places: Arc<Semaphore>,
     strangers: WorkSlots<Option<Network>>,
     known: WorkSlots<AccountId>,
+    users: WorkSlots<UserId>,
     /// Hash of an unknown password, so that an unknown user takes as long as a known one.
     nobody: OnceLock<String>,
 }
@@ -43,8 +46,10 @@ pub(super) struct Passwords {
 pub(super) enum Line {
     /// Somebody on this network ([`site_of`]), if the client has an address.
     Stranger(Option<Network>),
-    /// A user of this account who is signed in, or whose browser is known.
-    Known(AccountId),
+    /// This user of an account, who is signed in, or whose browser is known.
+    Known(AccountId, UserId),
+    /// A change that a user of this account makes.
+    Change(AccountId),
 }
 
 impl Line {
@@ -67,6 +72,7 @@ impl Passwords {
             places: Arc::new(Semaphore::new(AT_ONCE)),
             strangers: WorkSlots::new(STRANGERS_MAX, STRANGERS_OF_SITE),
             known: WorkSlots::new(KNOWN_MAX, KNOWN_OF_ACCOUNT),
+            users: WorkSlots::new(KNOWN_MAX, KNOWN_OF_USER),
             nobody: OnceLock::new(),
         }
     }
@@ -89,7 +95,7 @@ impl Passwords {
         entropy: &dyn Entropy,
     ) -> Result<String, Crowded> {
         let (password, salt) = (password.clone(), entropy::bytes::<SALT_BYTES>(entropy));
-        self.run(Line::Known(account), move || hashed(password.expose().as_bytes(), &salt)).await
+        self.run(Line::Change(account), move || hashed(password.expose().as_bytes(), &salt)).await
     }
 
     /// Returns whether `given` is the password of this hash. Without a hash it returns false after the same time.
@@ -123,7 +129,11 @@ impl Passwords {
     ) -> Result<T, Crowded> {
         let in_line: Box<dyn Send> = match line {
             Line::Stranger(network) => Box::new(self.strangers.take(network).ok_or(Crowded)?),
-            Line::Known(account) => Box::new(self.known.take(account).ok_or(Crowded)?),
+            Line::Known(account, user) => {
+                let of_user = self.users.take(user).ok_or(Crowded)?;
+                Box::new((of_user, self.known.take(account).ok_or(Crowded)?))
+            }
+            Line::Change(account) => Box::new(self.known.take(account).ok_or(Crowded)?),
         };
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| Crowded)?;
         // The hash is completed even if the request is cancelled, so it owns the permits.
@@ -149,6 +159,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     const ACCOUNT: AccountId = AccountId(Ulid([1; 16]));
+    const KNOWN: Line = Line::Known(ACCOUNT, UserId(Ulid([1; 16])));
     const STRANGER: Line = Line::Stranger(None);
 
     #[tokio::test]
@@ -171,20 +182,26 @@ mod tests {
         let _occupied = passwords.occupy();
         let shown = Secret::new("wrong");
         assert!(passwords.is_right(&shown, Some(&hash), STRANGER).await.is_err());
-        assert!(passwords.is_right(&shown, Some(&hash), Line::Known(ACCOUNT)).await.is_ok());
+        assert!(passwords.is_right(&shown, Some(&hash), KNOWN).await.is_ok());
     }
 
     #[tokio::test]
-    async fn one_account_and_one_network_have_a_small_part_of_the_queue() {
+    async fn a_user_an_account_and_a_network_have_a_small_part_of_the_queue_each() {
         let passwords = Passwords::new(Executor::Threads);
+        let user = UserId(Ulid([1; 16]));
+        let of_user: Vec<_> = (0..KNOWN_OF_USER).map(|_| passwords.users.take(user).unwrap()).collect();
+        assert_eq!(passwords.run(KNOWN, || ()).await, Err(Crowded));
+        assert!(passwords.run(Line::Known(ACCOUNT, UserId(Ulid([2; 16]))), || ()).await.is_ok());
+        drop(of_user);
         let _of_account: Vec<_> = (0..KNOWN_OF_ACCOUNT).map(|_| passwords.known.take(ACCOUNT).unwrap()).collect();
         let site = Line::stranger("2001:db8:1:1::1");
         let Line::Stranger(network) = site else { unreachable!() };
         let _of_site: Vec<_> = (0..STRANGERS_OF_SITE).map(|_| passwords.strangers.take(network).unwrap()).collect();
         let other = AccountId(Ulid([2; 16]));
         for (line, is_served) in [
-            (Line::Known(ACCOUNT), false),
-            (Line::Known(other), true),
+            (KNOWN, false),
+            (Line::Change(ACCOUNT), false),
+            (Line::Known(other, user), true),
             (site, false),
             (Line::stranger("2001:db8:1:2::1"), false),
             (Line::stranger("2001:db8:2::1"), true),

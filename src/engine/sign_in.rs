@@ -103,9 +103,10 @@ impl Engine {
             Some(address) => user_by_email(&self.store.snapshot()?, &address.match_key())?,
             None => None,
         };
-        let known = found.as_ref().and_then(|(account, user)| Some((*account, self.known_browser(user, from)?)));
+        let known =
+            found.as_ref().and_then(|(account, user)| Some((*account, user.id, self.known_browser(user, from)?)));
         let (buckets, line) = match &known {
-            Some((account, browser)) => (vec![Bucket::browser(&browser.key())], Line::Known(*account)),
+            Some((account, user, browser)) => (vec![Bucket::browser(&browser.key())], Line::Known(*account, *user)),
             None => {
                 let name = address.as_ref().map_or_else(|| email.trim().to_lowercase(), Address::match_key);
                 (Bucket::stranger(&name, from.address), Line::stranger(from.address))
@@ -162,7 +163,7 @@ impl Engine {
         password: &Secret,
     ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, password) = (Arc::clone(self), password.clone());
-        let (hash, line) = (visitor.user.password_hash.clone(), Line::Known(visitor.session.account));
+        let (hash, line) = (visitor.user.password_hash.clone(), Line::Known(visitor.session.account, visitor.user.id));
         let attempt = async move {
             let is_right = engine.passwords.is_right(&password, Some(&hash), line).await?;
             if is_right { Ok(()) } else { Err(OpError::Refused(SignInRefusal::Wrong)) }
@@ -183,7 +184,7 @@ impl Engine {
     ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, key, user) = (Arc::clone(self), visitor.key, visitor.user.clone());
         let (password, code) = (shown.password.clone(), shown.code.to_owned());
-        let line = Line::Known(visitor.session.account);
+        let line = Line::Known(visitor.session.account, visitor.user.id);
         let attempt = async move {
             let is_right = engine.passwords.is_right(&password, Some(&user.password_hash), line).await?;
             let totp_step = engine.code_step(&user, &code, real_now);

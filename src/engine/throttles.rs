@@ -19,8 +19,7 @@ use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
 const FAILURES_OF_NAME: usize = 10;
 /// Maximum failures of one client in the throttle's window.
 const FAILURES_OF_CLIENT: usize = 50;
-/// Maximum failures of one IPv6 /48 in the throttle's window. One customer may have that many networks (RFC 6177).
-const FAILURES_OF_SITE: usize = 4 * FAILURES_OF_CLIENT;
+/// The network of one customer (RFC 6177).
 const SITE_PREFIX: u8 = 48;
 /// Maximum counters for names, clients, browsers and sessions: some 10 MiB.
 const REMEMBERED_MAX: usize = 32_768;
@@ -42,20 +41,16 @@ impl Bucket {
         Self::new("name", name, FAILURES_OF_NAME)
     }
 
-    /// Returns the counters of a client, by its address as text: those of its IPv4 address, or of the /64 and the /48
-    /// of its IPv6 address.
-    pub(super) fn clients(address: &str) -> Vec<Self> {
-        let Ok(parsed) = address.parse::<IpAddr>() else {
-            return vec![Self::new("client", address, FAILURES_OF_CLIENT)];
-        };
-        let client = Self::new("client", &Network::of_client(parsed).to_string(), FAILURES_OF_CLIENT);
-        let site = Self::new("site", &site_of(parsed).to_string(), FAILURES_OF_SITE);
-        if parsed.to_canonical().is_ipv4() { vec![client] } else { vec![client, site] }
+    /// Returns the counter of a client, by its address as text: an IPv4 address or the /64 of an IPv6 address.
+    pub(super) fn client(address: &str) -> Self {
+        let network = address.parse::<IpAddr>().map(Network::of_client);
+        let client = network.map_or_else(|_| address.to_owned(), |network| network.to_string());
+        Self::new("client", &client, FAILURES_OF_CLIENT)
     }
 
-    /// Returns the counter of a name and those of a client.
+    /// Returns the counters of a name and of a client.
     pub(super) fn stranger(name: &str, address: &str) -> Vec<Self> {
-        std::iter::once(Self::name(name)).chain(Self::clients(address)).collect()
+        vec![Self::name(name), Self::client(address)]
     }
 
     /// Returns the counter of a browser that the user has signed in with before.
@@ -113,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_client_is_counted_by_its_64_bit_prefix() {
-        let key = |address| Bucket::clients(address)[0].key;
+        let key = |address| Bucket::client(address).key;
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:2"));
         assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
         assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
@@ -121,19 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn the_networks_of_an_ipv6_site_share_a_limit_of_four_clients() {
-        let throttles = Throttles::default();
-        let try_from =
-            |network: usize| throttles.begin(&Bucket::clients(&format!("2001:db8:1:{network:x}::1")), Duration::ZERO);
-        assert!((0..FAILURES_OF_SITE).all(|network| try_from(network).is_ok()));
-        assert!(try_from(0xffff).is_err());
-        assert!(throttles.begin(&Bucket::clients("2001:db8:2::1"), Duration::ZERO).is_ok());
-    }
-
-    #[test]
     fn a_refused_attempt_is_not_counted() {
         let throttles = Throttles::default();
-        let (ann, home) = (Bucket::name("ann"), Bucket::clients("192.0.2.1")[0]);
+        let (ann, home) = (Bucket::name("ann"), Bucket::client("192.0.2.1"));
         for _ in 0..FAILURES_OF_CLIENT {
             throttles.begin(&[home], Duration::ZERO).unwrap();
         }

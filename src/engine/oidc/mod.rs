@@ -170,7 +170,7 @@ impl Engine {
         from: Client<'_>,
         real_now: Timestamp,
     ) -> Outcome<SignedIn> {
-        let buckets = Bucket::clients(from.address);
+        let buckets = vec![Bucket::client(from.address)];
         let (engine, from) = (Arc::clone(self), OwnedClient::from(from));
         let attempt = async move {
             let Some(oidc) = engine.oidc.get() else { return refuse(OidcRefusal::NotStarted) };

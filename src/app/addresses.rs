@@ -36,15 +36,21 @@ pub(super) fn write(directory: &Path, addresses: &Addresses<'_>) -> io::Result<(
         "submissions": texts(addresses.submissions),
     });
     let half_made = directory.join(FILE).with_extension("new");
-    match std::fs::write(&half_made, addresses.to_string()) {
-        Ok(()) => std::fs::rename(half_made, directory.join(FILE)),
-        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-            tracing::error!("the disk is full: starting without {FILE}, which names the bound addresses");
+    let written = std::fs::write(&half_made, addresses.to_string());
+    match written.and_then(|()| std::fs::rename(&half_made, directory.join(FILE))) {
+        Ok(()) => Ok(()),
+        Err(error) if is_full(&error) => {
+            tracing::error!("disk full: starting without {FILE}, which names the bound addresses; free space");
             remove(&half_made)?;
             remove(&directory.join(FILE))
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether the disk, or the user's part of it, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn remove(file: &Path) -> io::Result<()> {

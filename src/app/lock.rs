@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::addresses::is_full;
 use super::cli_error::CliError;
 use super::exit::Exit;
 use crate::store::{Store, private_file};
@@ -38,7 +39,11 @@ impl DirectoryLock {
         let opened = private_file::options().create(true).truncate(false).read(true).open(&path);
         let mut file = opened.map_err(unusable)?;
         acquire(&mut file, directory, FlockOperation::NonBlockingLockExclusive)?;
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
+        match file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())) {
+            // The lock holds without its text, and the store needs the start to record outcomes.
+            Err(error) if !is_full(&error) => return Err(unusable(error)),
+            Ok(()) | Err(_) => {}
+        }
         Ok(Self { _file: file, path })
     }
 

@@ -11,6 +11,9 @@ const START: usize = 2;
 /// message (contract 6, less 10 %), so that such a message keeps to its own schedule.
 const HOLD_SECS: [u64; 6] = [50, 100, 210, 420, 800, 1600];
 
+/// Minimum time between probes that accounts request. The site belongs to all of them.
+const REQUEST_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The window of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Window {
@@ -28,6 +31,8 @@ pub(super) struct Window {
     closed_at: Timestamp,
     /// A smaller window that an answer requested, and its end.
     fewer: Option<(usize, Timestamp)>,
+    /// When the next requested probe is allowed.
+    next_request_at: Timestamp,
 }
 
 /// Trust in a site.
@@ -83,7 +88,18 @@ impl Window {
         let size = START.min(most);
         let (trust, recent, state) = (Trust::New, Recent::default(), WindowState::Open);
         let closed_at = Timestamp::ZERO;
-        Self { most, size, round: 0, failures: 0, trust, recent, state, closed_at, fewer: None }
+        Self {
+            most,
+            size,
+            round: 0,
+            failures: 0,
+            trust,
+            recent,
+            state,
+            closed_at,
+            fewer: None,
+            next_request_at: Timestamp::ZERO,
+        }
     }
 
     /// Returns the trust in the site.
@@ -213,11 +229,16 @@ impl Window {
         (until > now && most < self.size).then_some(until)
     }
 
-    /// Allows a probe now, before the end of the backoff. Returns whether there was a backoff.
+    /// Allows a probe now, before the end of the backoff, unless one was allowed less than [`REQUEST_INTERVAL`] ago.
+    /// Returns whether it ended a backoff.
     pub(super) fn allow_probe(&mut self, now: Timestamp) -> bool {
+        if self.next_request_at > now {
+            return false;
+        }
         match self.state {
             WindowState::BackedOff(until) if until > now => {
                 self.state = WindowState::BackedOff(now);
+                self.next_request_at = now + REQUEST_INTERVAL;
                 true
             }
             WindowState::BackedOff(_) | WindowState::Open | WindowState::Probing => false,
@@ -359,6 +380,8 @@ mod tests {
         assert!(window.begin_probe(after(1)));
         assert_eq!(window.connections(after(1)), 1);
         assert_eq!(window.pushed_back(after(2)), Some(after(102)), "a failure counts as ever");
+        assert!(!window.allow_probe(after(10)), "an account can't make us hammer a site that other accounts need");
+        assert!(window.allow_probe(after(11)));
     }
 
     #[test]

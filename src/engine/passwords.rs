@@ -18,9 +18,9 @@ use crate::domain::user::NewPassword;
 /// Maximum concurrent hashes.
 const AT_ONCE: usize = 2;
 /// Maximum strangers in the queue for a hash; beyond that, sign-in is overloaded for them.
-const STRANGERS_MAX: usize = 64;
+const STRANGERS_MAX: usize = 128;
 /// Maximum strangers of one network in the queue.
-const STRANGERS_OF_SITE: usize = 8;
+const STRANGERS_OF_SITE: usize = 16;
 /// Maximum users in the queue for a hash whose browser or session is known.
 const KNOWN_MAX: usize = 256;
 /// Maximum known users of one account in the queue.
@@ -80,7 +80,7 @@ impl Passwords {
     /// Takes all strangers' slots in the queue until the result is dropped.
     #[cfg(test)]
     pub(super) fn occupy(&self) -> Vec<super::work_slots::WorkSlot<Option<Network>>> {
-        let networks = (0..64_u8).map(|host| Some(site_of([192, 0, 2, host].into())));
+        let networks = (0..128_u8).map(|host| Some(site_of([192, 0, 2, host].into())));
         networks.map(|network| self.strangers.take(network).unwrap()).collect()
     }
 

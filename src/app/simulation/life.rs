@@ -7,9 +7,10 @@ use tokio::runtime::Builder;
 use tokio::sync::Notify;
 
 use super::plan::{Action, FaultClass};
+use super::reports::Report;
 use super::service::{self, DispatcherTask, Service, Workers};
 use super::world::{End, Progress, Tenant, World};
-use super::{bounces, clients, invariants, receivers};
+use super::{bounces, clients, invariants, receivers, reports};
 use crate::domain::api_key::Scopes;
 use crate::domain::stream::Stream;
 use crate::domain::webhook_url::WebhookUrl;
@@ -155,6 +156,7 @@ async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
     invariants::after_start(world, &service.engine);
     clients::start(world, service);
     tokio::spawn(bounces::send(Arc::clone(world), Arc::clone(service)));
+    tokio::spawn(reports::send(Arc::clone(world), Arc::clone(service)));
     loop {
         let next = world.state().actions_done;
         let Some((at, action)) = world.plan.actions.get(next).copied() else { break };
@@ -181,6 +183,7 @@ async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
     enable_endpoints(world, service).await;
     settle(world, service).await;
     invariants::at_the_end(world, &service.engine);
+    reports::judge(world, &service.engine).await;
     End::Finished
 }
 
@@ -222,14 +225,15 @@ async fn settle(world: &Arc<World>, service: &Arc<Service>) {
         pause = (pause * 3).min(Duration::from_secs(3 * 3600));
         let is_done = |progress: &Progress| !matches!(progress, Progress::Waiting(_) | Progress::InFlight);
         let are_done = world.state().submissions.iter().all(|submission| is_done(&submission.progress))
-            && world.state().bounces.iter().all(|bounce| bounce.answer.is_some());
+            && world.state().bounces.iter().all(|bounce| bounce.answer.is_some())
+            && world.state().reports.iter().all(Report::is_done);
         let unsettled = invariants::unsettled(world, &service.engine);
         if are_done && unsettled.is_none() {
             world.note("all work is settled");
             return;
         }
         if world.clocks.elapsed() >= deadline {
-            let why = unsettled.unwrap_or_else(|| "a submission or a bounce has no answer".to_owned());
+            let why = unsettled.unwrap_or_else(|| "a submission, a bounce or a report has no answer".to_owned());
             world
                 .find(format!("liveness: not settled {} hours after the last fault: {why}", LIVENESS.as_secs() / 3600));
             return;

@@ -16,6 +16,7 @@ mod mail_server;
 mod names;
 mod plan;
 mod receivers;
+mod reports;
 mod service;
 mod smtp_client;
 mod transmit;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::plan::FaultClass;
+use super::reports;
 use super::world::World;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, PolicyHosts, Resolve, RouteFailure, Unfetched};
@@ -49,12 +50,15 @@ impl Resolve for SimulatedNames {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
 
-    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move {
             let world = &self.0;
             sleep(world.millis(0, 30)).await;
             if world.strikes(FaultClass::Names, 80) {
                 return Err(LookupFailure::Temporary("SERVFAIL".to_owned()));
+            }
+            if name == reports::KEY_NAME {
+                return Ok(vec![reports::KEY.record.clone()]);
             }
             Err(LookupFailure::Absent)
         })

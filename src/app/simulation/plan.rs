@@ -38,7 +38,7 @@ pub(super) enum FaultClass {
     Disk,
     /// The disk is full for a while.
     Full,
-    /// Mail servers send bounces for messages that they accepted.
+    /// Mail servers send bounces for messages that they accepted, and receivers send DMARC reports.
     Bounces,
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::clock::MachineClocks;
 use super::plan::{FaultClass, Plan};
+use super::reports::{self, Report};
 use crate::base::id::{AccountId, EndpointId, MessageId};
 use crate::store::single_threaded::{Machine, Rng};
 
@@ -129,6 +130,7 @@ pub(super) struct State {
     pub(super) taken: Vec<Taken>,
     pub(super) offered: Vec<Offered>,
     pub(super) bounces: Vec<Bounce>,
+    pub(super) reports: Vec<Report>,
     pub(super) posted: Vec<Posted>,
     /// Times at which a recipient was known to be suppressed.
     pub(super) suppressed: BTreeMap<String, Duration>,
@@ -162,6 +164,7 @@ impl World {
             taken: Vec::new(),
             offered: Vec::new(),
             bounces: Vec::new(),
+            reports: reports::draw(&plan),
             posted: Vec::new(),
             suppressed: BTreeMap::new(),
             lives: Vec::new(),

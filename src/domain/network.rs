@@ -52,6 +52,12 @@ impl Network {
         Self::around(address, if address.is_ipv4() { 32 } else { 64 })
     }
 
+    /// Returns the network of one customer: an IPv4 address, or the /48 of an IPv6 address (RFC 6177).
+    pub fn of_site(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self::around(address, if address.is_ipv4() { 32 } else { 48 })
+    }
+
     /// Returns the network of `prefix` bits around `address`; a longer prefix than the address means only the address.
     pub fn around(address: IpAddr, prefix: u8) -> Self {
         match address {

@@ -7,7 +7,6 @@ use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use tokio::sync::Semaphore;
 
 use super::executor::Executor;
-use super::throttles::site_of;
 use super::work_slots::WorkSlots;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, UserId};
@@ -44,7 +43,7 @@ pub(super) struct Passwords {
 /// Owner of a slot in the queue for a hash. Strangers can't block known users, and neither can block all of their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Somebody on this network ([`site_of`]), if the client has an address.
+    /// Somebody on this network ([`Network::of_site`]), if the client has an address.
     Stranger(Option<Network>),
     /// This user of an account, who is signed in, or whose browser is known.
     Known(AccountId, UserId),
@@ -55,7 +54,7 @@ pub(super) enum Line {
 impl Line {
     /// Returns the owner for a stranger at this address, given as text.
     pub(super) fn stranger(address: &str) -> Self {
-        Self::Stranger(address.parse().ok().map(site_of))
+        Self::Stranger(address.parse().ok().map(Network::of_site))
     }
 }
 
@@ -80,7 +79,7 @@ impl Passwords {
     /// Takes all strangers' slots in the queue until the result is dropped.
     #[cfg(test)]
     pub(super) fn occupy(&self) -> Vec<super::work_slots::WorkSlot<Option<Network>>> {
-        let networks = (0..128_u8).map(|host| Some(site_of([192, 0, 2, host].into())));
+        let networks = (0..128_u8).map(|host| Some(Network::of_site([192, 0, 2, host].into())));
         networks.map(|network| self.strangers.take(network).unwrap()).collect()
     }
 

@@ -19,8 +19,6 @@ use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
 const FAILURES_OF_NAME: usize = 10;
 /// Maximum failures of one client in the throttle's window.
 const FAILURES_OF_CLIENT: usize = 50;
-/// The network of one customer (RFC 6177).
-const SITE_PREFIX: u8 = 48;
 /// Maximum counters for names, clients, browsers and sessions: some 10 MiB.
 const REMEMBERED_MAX: usize = 32_768;
 
@@ -62,12 +60,6 @@ impl Bucket {
     pub(super) fn session(key: &SessionKey) -> Self {
         Self::new("session", &hex::encode(key), FAILURES_OF_NAME)
     }
-}
-
-/// Returns the network of one customer: an IPv4 address, or an IPv6 /48.
-pub(super) fn site_of(address: IpAddr) -> Network {
-    let address = address.to_canonical();
-    Network::around(address, if address.is_ipv4() { 32 } else { SITE_PREFIX })
 }
 
 /// The counters.

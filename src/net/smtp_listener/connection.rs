@@ -23,10 +23,7 @@ use crate::smtp::server::{
 };
 
 const READ_BYTES: usize = 16 * 1024;
-/// Time for which the connection is read after the last answer, so that the answer arrives. Closing a socket with
-/// unread bytes resets the connection and may discard the answer.
-const LINGER: Duration = Duration::from_secs(1);
-/// Maximum number of bytes read and discarded in that time.
+/// Maximum number of bytes read and discarded after the last answer.
 const LINGER_BYTES: usize = 1024 * 1024;
 /// Time to write the last answer on a connection that lost its place.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -154,7 +151,12 @@ impl Connection {
         if answer.is_positive() {
             self.progress.achieved(Instant::now());
         } else {
-            tokio::time::sleep(self.config.deadlines.failed_login).await;
+            self.place.waits(self.progress.evictable_at(&self.config.deadlines));
+            let pause = tokio::time::sleep(self.config.deadlines.failed_login);
+            if self.place.unless_evicted(pause).await.is_err() {
+                return self.leave_evicted();
+            }
+            self.place.works();
         }
         self.session.answer_login(&answer);
     }
@@ -259,12 +261,15 @@ impl Connection {
             ReadResult::Closed => return Ok(false),
             ReadResult::Nothing => self.leave("4.4.2", "Waited too long"),
             ReadResult::Stopped => self.leave("4.3.2", "Shutting down"),
-            ReadResult::Evicted => {
-                self.is_evicted = true;
-                self.leave("4.7.0", "Too many connections, try again later");
-            }
+            ReadResult::Evicted => self.leave_evicted(),
         }
         Ok(true)
+    }
+
+    /// Ends the session because a new connection has its place.
+    fn leave_evicted(&mut self) {
+        self.is_evicted = true;
+        self.leave("4.7.0", "Too many connections, try again later");
     }
 
     fn leave(&mut self, enhanced: &'static str, reason: &str) {
@@ -338,7 +343,9 @@ impl Connection {
             }
             Ok(())
         };
-        timeout(LINGER, heard_out).await.unwrap_or(Ok(()))
+        // The session is over, so a new client may have the place at once.
+        self.place.waits(Instant::now());
+        self.place.unless_evicted(timeout(self.config.deadlines.linger, heard_out)).await?.unwrap_or(Ok(()))
     }
 }
 

@@ -37,6 +37,17 @@ async fn silent_connections_of_many_addresses_exclude_no_client() {
 }
 
 #[tokio::test]
+async fn a_closing_connection_gives_its_place_to_a_new_client() {
+    let hour = Duration::from_secs(3600);
+    let listener = listen(1, Deadlines { silent: hour, linger: hour, ..Deadlines::default() }).await;
+    let (mut leaving, _) = connect(&listener, 1).await;
+    assert!(leaving.say("QUIT\r\n").await.starts_with("221 "));
+    // It does not close its side, and the listener waits for that.
+    while !connect(&listener, 2).await.1.starts_with("220 ") {}
+    assert!(leaving.is_closed().await);
+}
+
+#[tokio::test]
 async fn a_client_has_time_to_begin() {
     let listener = listen(1, Deadlines { silent: Duration::from_secs(60), ..Deadlines::default() }).await;
     let (mut first, _) = connect(&listener, 1).await;

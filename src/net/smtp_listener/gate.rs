@@ -69,7 +69,7 @@ impl ConnectionCap {
     /// else one of the client with the most connections, if that has more than the new one would have.
     pub(in crate::net) fn enter(&self, peer: SocketAddr) -> Option<Place> {
         let address = self.0.addresses.enter(Some(peer))?;
-        let (now, client) = (Instant::now(), Network::of_client(peer.ip()));
+        let (now, client) = (Instant::now(), Network::of_site(peer.ip()));
         let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.connections.len() >= self.0.max {
             open.evict(self.0.micros(now), client)?;
@@ -124,7 +124,7 @@ impl Open {
     }
 
     /// Returns a connection of the client with the most connections, unless `newcomer` would have as many. So clients
-    /// that reconnect all the time do not keep others out.
+    /// that reconnect all the time do not keep others out. An IPv6 client may have a whole /48.
     fn of_largest_client(&self, newcomer: Network) -> Option<u64> {
         let mut counts = HashMap::<Network, usize>::new();
         self.connections.values().for_each(|activity| *counts.entry(activity.client).or_default() += 1);
@@ -221,6 +221,16 @@ mod tests {
         assert!(of(2).is_none() && of(3).is_none(), "no client has more than they would have");
         drop((held, third));
         assert_eq!(cap.free(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_networks_of_an_ipv6_site_count_as_one_client() {
+        let cap = ConnectionCap::new(4, 4);
+        let site: Vec<_> = (0..4).map(|part| cap.enter(peer(&format!("2001:db8:1:{part}::1"))).unwrap()).collect();
+        site.iter().for_each(|place| place.waits(Instant::now() + Duration::from_secs(20)));
+        assert!(cap.enter(peer("2001:db8:1:9::1")).is_none());
+        let _other = cap.enter(peer("2001:db8:2::1")).unwrap();
+        site[0].evicted().await;
     }
 
     #[tokio::test(start_paused = true)]

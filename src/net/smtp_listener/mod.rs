@@ -104,6 +104,9 @@ pub struct Deadlines {
     pub session: Duration,
     /// Time for a login or a transaction, after which the connection may be closed in favour of a new one.
     pub silent: Duration,
+    /// Time for which the connection is read after the last answer, so that the answer arrives. Closing a socket with
+    /// unread bytes resets the connection and may discard the answer.
+    pub linger: Duration,
     /// Time for the next 20 KiB of a message, after which the connection may be closed in favour of a new one.
     pub stalled: Duration,
 }
@@ -122,6 +125,7 @@ impl Default for Deadlines {
             session: Duration::from_secs(3600),
             silent: Duration::from_secs(2),
             stalled: Duration::from_secs(20),
+            linger: Duration::from_secs(1),
         }
     }
 }

@@ -87,7 +87,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
         self.say(&format!("{body}\r\n.\r\n")).await
     }
 
-    async fn is_closed(&mut self) -> bool {
+    pub(super) async fn is_closed(&mut self) -> bool {
         self.0.read_to_end(&mut Vec::new()).await.is_ok_and(|count| count == 0)
     }
 }

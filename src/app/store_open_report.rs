@@ -65,6 +65,12 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
              copy the directory. `postrider check` lists the damage. Then restore the newest backup into an \
              empty directory; changes since that backup are lost too.",
         ),
+        OpenError::Failed(StoreError::Full | StoreError::DatabaseFull) => CliError::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Free space on its disk and start again. Nothing is lost.",
+        ),
         OpenError::HalfRestored => CliError::new(
             Exit::Failed,
             what,

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::config::{Config, Tls};
+use crate::store::error::is_full;
 
 /// Name of the file.
 pub(super) const FILE: &str = "addresses.json";
@@ -46,11 +47,6 @@ pub(super) fn write(directory: &Path, addresses: &Addresses<'_>) -> io::Result<(
         }
         Err(error) => Err(error),
     }
-}
-
-/// Whether the disk, or the user's part of it, is full.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn remove(file: &Path) -> io::Result<()> {

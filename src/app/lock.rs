@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::addresses::is_full;
 use super::cli_error::CliError;
 use super::exit::Exit;
+use crate::store::error::is_full;
 use crate::store::{Store, private_file};
 
 const FILE: &str = "postrider.pid";

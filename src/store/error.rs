@@ -110,3 +110,8 @@ impl<R, E: Into<StoreError>> From<E> for OpError<R> {
         Self::Failed(error.into())
     }
 }
+
+/// Whether an error of the file system means that the device, or the user's part of it, is full.
+pub fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}

@@ -52,7 +52,7 @@ impl<R: Read> Reader<R> {
     /// Opens a backup and reads its description.
     ///
     /// # Errors
-    /// [`ArchiveError`], if it is not a backup, or none that this version can read.
+    /// [`ArchiveError`], if it is not a backup that this version can read.
     pub fn open(source: R) -> Result<(Self, Head), ArchiveError> {
         let mut source = CountingReader { source, byte_count: 0 };
         let mut magic = [0; MAGIC.len()];

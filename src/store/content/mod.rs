@@ -33,7 +33,7 @@ use keys::KeySlots;
 use segment::Segment;
 
 use super::disk::{Disk, DiskFile, Opening};
-use super::error::StoreError;
+use super::error::{StoreError, is_full};
 use super::health::Health;
 use super::limits::Limits;
 use crate::base::entropy::{self, Entropy};
@@ -336,7 +336,7 @@ fn unsynced(path: &Path, error: &io::Error) -> StoreError {
 }
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
-    if error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded {
+    if is_full(error) {
         return StoreError::Full;
     }
     StoreError::Content(format!("could not {what} {}: {error}", path.display()))

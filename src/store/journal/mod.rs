@@ -36,7 +36,7 @@ use super::checksum::Values;
 use super::content::InlinedBody;
 use super::content::segment::Segment;
 use super::disk::{Disk, DiskFile, Opening};
-use super::error::StoreError;
+use super::error::{StoreError, is_full};
 use super::limits::Limits;
 use super::migrate;
 use super::schema::{Table, meta};
@@ -267,10 +267,6 @@ pub(super) fn publish(mut transaction: WriteTransaction) -> Result<(), StoreErro
 
 fn set(transaction: &mut WriteTransaction, durability: Durability) -> Result<(), StoreError> {
     transaction.set_durability(durability).map_err(|error| StoreError::Database(error.to_string()))
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn failed(what: &str, error: &io::Error) -> StoreError {

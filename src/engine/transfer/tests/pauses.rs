@@ -118,8 +118,8 @@ async fn deferred_messages_are_tried_at_once_on_request() {
     assert!(matches!(unknown, Err(OpError::Refused(TryRefusal::NotFound))));
 }
 
-#[tokio::test]
-async fn a_throttled_site_is_probed_at_once_on_request() {
+/// Returns a world in which `mx.dead.test` is throttled, with the messages that wait for it.
+async fn throttled() -> (World, Vec<MessageId>) {
     let world = World::new().await;
     world.net.behave("mx.dead.test", Behaviour::Refuses);
     let mut ids = Vec::new();
@@ -127,6 +127,12 @@ async fn a_throttled_site_is_probed_at_once_on_request() {
         ids.push(world.send(&format!("u{n}@dead.test")).await);
     }
     world.pass(0).await;
+    (world, ids)
+}
+
+#[tokio::test]
+async fn a_throttled_site_is_probed_at_once_on_request() {
+    let (world, ids) = throttled().await;
     assert!(world.queue("mx.dead.test").await.unwrap().held_until.is_some());
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.try_site("mx.dead.test").await;
@@ -136,13 +142,7 @@ async fn a_throttled_site_is_probed_at_once_on_request() {
 
 #[tokio::test]
 async fn an_account_without_mail_for_a_site_cannot_probe_it() {
-    let world = World::new().await;
-    world.net.behave("mx.dead.test", Behaviour::Refuses);
-    let mut ids = Vec::new();
-    for n in 0..8 {
-        ids.push(world.send(&format!("u{n}@dead.test")).await);
-    }
-    world.pass(0).await;
+    let (world, ids) = throttled().await;
     let before = world.queue("mx.dead.test").await.unwrap().held_until;
     assert!(before.is_some());
     world.net.behave("mx.dead.test", Behaviour::Takes);

@@ -30,7 +30,7 @@ use crate::store::open::Surroundings;
 /// Start of every test: an hour before a UTC midnight.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_700_089_200_000);
 
-/// Permits for unproven sites, of the test's 64.
+/// Number of the 64 connections that may go to unproven sites.
 const NEW_SITES_MAX: usize = 48;
 
 /// An engine with a running dispatcher.

@@ -17,7 +17,9 @@ pub fn has_all(subject: &str, wanted: &[String]) -> bool {
         return true;
     }
     let lower = subject.to_lowercase();
-    wanted.iter().all(|wanted| starts(&lower).any(|rest| rest.starts_with(wanted.as_str())))
+    // Most subjects lack a word, and finding text is several times as fast as finding the beginnings of words.
+    wanted.iter().all(|wanted| lower.contains(wanted.as_str()))
+        && wanted.iter().all(|wanted| starts(&lower).any(|rest| rest.starts_with(wanted.as_str())))
 }
 
 /// Calls `each` with all word prefixes that find `subject`.

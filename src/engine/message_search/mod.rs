@@ -20,6 +20,7 @@ use crate::store::op::message_index::{last_indexed, last_without_metadata};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::message_head::{MessageHead, TransferHead};
 use crate::store::row::message_index::{IndexedBlock, Term};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
@@ -29,8 +30,12 @@ const MESSAGES_MAX: usize = 10_000;
 /// Maximum number of index blocks that one page reads: some four million messages.
 const BLOCKS_MAX: usize = 16_384;
 
+mod block_terms;
 mod originals;
 mod via;
+mod waiting;
+
+use block_terms::BlockTerms;
 
 pub use via::Via;
 
@@ -50,8 +55,8 @@ pub struct MessageFilter {
     pub original_message_id: Option<String>,
     /// Submission interface.
     pub via: Option<Via>,
-    /// The status.
-    pub status: Option<Status>,
+    /// The statuses, of which it has one. Empty matches every status.
+    pub statuses: Vec<Status>,
     /// The stream.
     pub stream: Option<Stream>,
     /// Only those created later.
@@ -75,11 +80,17 @@ pub struct MessageFilter {
 impl MessageFilter {
     /// Returns whether it has a condition on the message itself.
     pub fn narrows(&self) -> bool {
-        let Self { to, from, subject_words, id, status, stream, domain, key, code, answer, .. } = self;
+        let Self { to, from, subject_words, id, statuses, stream, domain, key, code, answer, .. } = self;
         let ways = self.original_message_id.is_some() || self.via.is_some() || !self.metadata.is_empty();
         let addresses = to.is_some() || from.is_some() || domain.is_some();
-        let answers = code.is_some() || answer.is_some() || status.is_some();
+        let answers = code.is_some() || answer.is_some() || !statuses.is_empty();
         addresses || answers || ways || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
+    }
+
+    /// Returns whether the conditions on the first fields hold.
+    fn may_take(&self, head: &MessageHead<'_>) -> bool {
+        self.stream.is_none_or(|stream| head.stream == stream)
+            && subject_words::has_all(head.subject.unwrap_or_default(), &self.subject_words)
     }
 
     /// Returns whether the conditions on the accepted message hold. Those on its outcome are checked elsewhere.
@@ -103,7 +114,7 @@ impl MessageFilter {
         let said = |wanted: &String| {
             transfer.last.smtp_response.as_ref().is_some_and(|answer| answer.to_lowercase().contains(wanted))
         };
-        self.status.is_none_or(|status| transfer.state.status() == status)
+        (self.statuses.is_empty() || self.statuses.contains(&transfer.state.status()))
             && self.code.is_none_or(|code| transfer.last.smtp_code == Some(code))
             && self.answer.as_ref().is_none_or(said)
     }
@@ -116,18 +127,22 @@ impl MessageFilter {
         self.without.iter().any(matches)
     }
 
-    /// Returns the terms that a block must contain for its messages to be read.
+    /// Returns the terms that a block must contain for its messages to be read, except those of statuses.
     fn terms(&self) -> Vec<Term> {
         let of_words = self.subject_words.iter().map(|word| Term::word(word));
         let others = [
             self.to.as_ref().map(Term::to),
             self.from.as_ref().map(Term::from),
-            self.status.map(Term::status),
             self.stream.map(Term::stream),
             self.via.and_then(Via::term),
         ];
         let of_metadata = self.metadata.iter().map(|(name, value)| Term::metadata(name, value));
         others.into_iter().flatten().chain(of_words).chain(of_metadata).collect()
+    }
+
+    /// Returns the terms of statuses, of which a block must contain one.
+    fn status_terms(&self) -> Vec<Term> {
+        self.statuses.iter().copied().map(Term::status).collect()
     }
 }
 
@@ -222,7 +237,11 @@ fn run(
     order: Order,
 ) -> Result<Page<MessageRecord>, StoreError> {
     let mut search = Search { snapshot, filter, limit, rows: Vec::new(), next: None, reached: None, looked_at: 0 };
-    let terms = filter.terms();
+    if let Some(waiting) = waiting::messages(snapshot, account, filter, (&from, &to))? {
+        search.look_up(account, waiting, order)?;
+        return Ok(Page { rows: search.rows, next: search.next });
+    }
+    let terms = BlockTerms::new(filter);
     let from = if filter.metadata.is_empty() { from } else { from.max(first_with_metadata(snapshot, account)?) };
     let indexed = if terms.is_empty() { None } else { last_indexed(snapshot, account)? };
     let end = indexed.map_or_else(|| from.clone(), |last| schema::message(account, MessageId(last.0.next())).to_vec());
@@ -247,7 +266,7 @@ impl Search<'_> {
         &mut self,
         account: AccountId,
         (from, to): &(Vec<u8>, Vec<u8>),
-        terms: &[Term],
+        terms: &BlockTerms,
         order: Order,
     ) -> Result<(), StoreError> {
         if from >= to || self.next.is_some() {
@@ -265,7 +284,7 @@ impl Search<'_> {
             }
             blocks += 1;
             let Some(block) = sound(IndexedBlock::decode(value))? else { return Ok(until(false)) };
-            if terms.iter().all(|term| block.may_have(*term)) {
+            if terms.may_be_in(&block) {
                 let first = schema::message(account, block.first).to_vec();
                 self.look(&first.max(from.clone()), &after(key).min(to.clone()), order)?;
             }
@@ -286,18 +305,64 @@ impl Search<'_> {
         }
         self.snapshot.scan_sound(Table::Messages, from, to, order, &mut |key, bytes| {
             // There is one more message than this page may hold or read, so another page follows.
-            if self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX {
+            if self.is_full() {
                 self.next = self.reached;
                 return Ok(until(true));
             }
             self.looked_at += 1;
             let Some(id) = last_id(key) else { return Ok(until(false)) };
             self.reached = Some(id);
-            if let Some(row) = sound(MessageRow::decode(bytes))? {
+            if self.may_match(key, bytes)?
+                && let Some(row) = sound(MessageRow::decode(bytes))?
+            {
                 self.examine(MessageId(id), key, row)?;
             }
             Ok(until(false))
         })
+    }
+
+    /// Reads these messages, which are sorted from old to new.
+    fn look_up(&mut self, account: AccountId, mut ids: Vec<Ulid>, order: Order) -> Result<(), StoreError> {
+        if matches!(order, Order::Descending) {
+            ids.reverse();
+        }
+        for id in ids {
+            if self.is_full() {
+                self.next = self.reached;
+                break;
+            }
+            self.look_at(account, id)?;
+        }
+        Ok(())
+    }
+
+    /// Reads one message.
+    fn look_at(&mut self, account: AccountId, id: Ulid) -> Result<(), StoreError> {
+        self.looked_at += 1;
+        self.reached = Some(id);
+        let key = schema::message(account, MessageId(id));
+        match sound(self.snapshot.row::<MessageRow>(&key))?.flatten() {
+            Some(row) => self.examine(MessageId(id), &key, row),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the page may neither hold nor read a further message.
+    const fn is_full(&self) -> bool {
+        self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX
+    }
+
+    /// Returns whether the message at `key` may match, by the first fields of its rows.
+    fn may_match(&self, key: &[u8], bytes: &[u8]) -> Result<bool, StoreError> {
+        if MessageHead::read(bytes).is_some_and(|head| !self.filter.may_take(&head)) {
+            return Ok(false);
+        }
+        if self.filter.statuses.is_empty() {
+            return Ok(true);
+        }
+        let bytes = sound(self.snapshot.get(Table::Transfers, key))?.flatten();
+        let head = bytes.as_deref().and_then(TransferHead::read);
+        Ok(head.is_none_or(|head| self.filter.statuses.contains(&head.state.status())))
     }
 
     /// Adds the message at `key`, if it matches.

@@ -1,11 +1,11 @@
 //! Finding messages by the Message-ID that an SMTP client set. The application's log may contain it.
 
-use super::{MESSAGES_MAX, MessageFilter, Search};
-use crate::base::id::{AccountId, MessageId, Ulid};
+use super::{MessageFilter, Search};
+use crate::base::id::{AccountId, Ulid};
 use crate::engine::listing::{Page, PageRequest, last_id, until};
 use crate::engine::messages::MessageRecord;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read, after_prefix, sound};
+use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
@@ -35,16 +35,12 @@ pub(super) fn search(
     let from = [prefix.as_slice(), &lower.0].concat();
     let to = upper.map_or_else(|| after_prefix(&prefix), |upper| [prefix.as_slice(), &upper.0].concat());
     snapshot.scan_sound(Table::MessagesByOriginalId, &from, &to, Order::Descending, &mut |key, _| {
-        if search.rows.len() == limit || search.looked_at == MESSAGES_MAX {
+        if search.is_full() {
             search.next = search.reached;
             return Ok(until(true));
         }
-        search.looked_at += 1;
-        let Some(id) = last_id(key) else { return Ok(until(false)) };
-        search.reached = Some(id);
-        let key = schema::message(account, MessageId(id));
-        if let Some(row) = sound(snapshot.row::<MessageRow>(&key))?.flatten() {
-            search.examine(MessageId(id), &key, row)?;
+        if let Some(id) = last_id(key) {
+            search.look_at(account, id)?;
         }
         Ok(until(false))
     })?;

@@ -90,12 +90,56 @@ fn a_message_is_found_by_a_status_that_changed_late() {
     let test = TestStore::new();
     let sender = test.sender();
     let messages = fill(&test, &sender);
-    let delivered = MessageFilter { status: Some(Status::Delivered), ..MessageFilter::default() };
+    let delivered = MessageFilter { statuses: vec![Status::Delivered], ..MessageFilter::default() };
     assert!(all(&test, &sender, &delivered, 10).is_empty());
     for number in [3, 2 * BLOCK + 1] {
         sender.settle(messages[number], TransferEnd::Delivered);
     }
     assert_eq!(all(&test, &sender, &delivered, 10), [messages[2 * BLOCK + 1], messages[3]]);
+}
+
+#[test]
+fn a_filter_by_several_statuses_finds_messages_with_any_of_them() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let messages = fill(&test, &sender);
+    sender.settle(messages[3], TransferEnd::Suppressed);
+    sender.settle(messages[BLOCK], TransferEnd::Delivered);
+    sender.settle(messages[2 * BLOCK + 1], TransferEnd::Suppressed);
+    let of = |statuses: &[Status]| MessageFilter { statuses: statuses.to_vec(), ..MessageFilter::default() };
+    let suppressed = [messages[2 * BLOCK + 1], messages[3]];
+    assert_eq!(all(&test, &sender, &of(&[Status::Failed, Status::Suppressed]), 1), suppressed);
+    let ended = [messages[2 * BLOCK + 1], messages[BLOCK], messages[3]];
+    assert_eq!(all(&test, &sender, &of(&[Status::Delivered, Status::Suppressed]), 10), ended);
+}
+
+#[test]
+fn messages_that_wait_are_found_by_the_table_of_queued_messages() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let messages = fill(&test, &sender);
+    for id in &messages[2..messages.len() - 2] {
+        sender.settle(*id, TransferEnd::Delivered);
+    }
+    let waiting = [messages.len() - 1, messages.len() - 2, 1, 0].map(|number| messages[number]);
+    let filter = MessageFilter { statuses: vec![Status::Queued, Status::Deferred], ..MessageFilter::default() };
+    for limit in [1, 3, 10] {
+        assert_eq!(all(&test, &sender, &filter, limit), waiting);
+    }
+    let snapshot = test.snapshot();
+    let queued = |filter: &MessageFilter| {
+        let (from, to) = bounds(sender.account, filter, Some(messages[1].0));
+        waiting::messages(&snapshot, sender.account, filter, (&from, &to)).unwrap()
+    };
+    assert_eq!(queued(&filter), Some(vec![messages[0].0]));
+    let to = |text: &str| MessageFilter { to: Some(text.parse().unwrap()), ..filter.clone() };
+    assert_eq!(queued(&to("N0@example.net")), Some(vec![messages[0].0]));
+    assert_eq!(queued(&to("n2@example.net")), Some(Vec::new()));
+    assert_eq!(queued(&MessageFilter::default()), None);
+    let mixed = MessageFilter { statuses: vec![Status::Queued, Status::Delivered], ..filter.clone() };
+    assert_eq!(queued(&mixed), None);
+    let newer = search_newer(test.store(), sender.account, &to("n1@example.net"), messages[0], 5).unwrap();
+    assert_eq!(newer.rows.iter().map(|record| record.id).collect::<Vec<_>>(), [messages[1]]);
 }
 
 #[test]

@@ -19,8 +19,9 @@ use crate::engine::relay::RelayWay;
 use crate::engine::wait_reason::Wait;
 use crate::machine::destination::Input;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::message_head::TransferHead;
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
@@ -79,12 +80,14 @@ impl QueueView for Transfers {
         let mut names = HashMap::new();
         let mut pauses: BTreeMap<String, _> =
             pauses(&snapshot, account)?.into_iter().map(|(name, since)| (name.to_string(), (name, since))).collect();
-        for id in keys.iter().take(most).filter_map(|key| last_id(key)).map(MessageId) {
+        // Rows of messages accepted one after the other are on the same pages.
+        let mut ids: Vec<_> = keys.iter().take(most).filter_map(|key| last_id(key)).map(MessageId).collect();
+        ids.sort_unstable();
+        for id in ids {
             let key = schema::message(account, id);
-            let (Some(row), Some(transfer)) = (snapshot.sound_row::<MessageRow>(&key)?, snapshot.sound_row(&key)?)
-            else {
-                continue;
-            };
+            let transfer = sound(snapshot.get(Table::Transfers, &key))?.flatten();
+            let transfer = transfer.as_deref().and_then(TransferHead::read);
+            let (Some(row), Some(transfer)) = (snapshot.sound_row::<MessageRow>(&key)?, transfer) else { continue };
             let (relay, site) = self.way_of(&row, id, &mut names);
             // A site whose mail servers are unknown has the domain's name, and then the pause is the site's.
             let domain = row.to.domain().as_str();
@@ -189,7 +192,7 @@ impl Part {
     fn add(
         &mut self,
         id: MessageId,
-        transfer: &TransferRow,
+        transfer: &TransferHead,
         is_on_the_wire: bool,
         pause: Option<&(SiteName, Timestamp)>,
     ) {

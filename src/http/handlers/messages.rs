@@ -349,7 +349,7 @@ pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations:
         id: given("message_id_header").and_then(named_id),
         original_message_id: given("message_id_header").filter(|id| named_id(id).is_none()).map(str::to_owned),
         via: parsed(given("via"), "via", violations),
-        status: parsed(given("status"), "status", violations),
+        statuses: parsed(given("status"), "status", violations).into_iter().collect(),
         stream: parsed(given("stream"), "stream", violations),
         after: parsed(given("after"), "after", violations),
         before: parsed(given("before"), "before", violations),

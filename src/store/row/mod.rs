@@ -19,6 +19,7 @@ pub mod event;
 pub mod idempotency;
 pub mod identity;
 pub mod message;
+pub mod message_head;
 pub mod message_index;
 pub mod notice;
 pub mod outcomes;

@@ -22,6 +22,7 @@ pub mod limits;
 pub mod nearest;
 pub mod network;
 pub mod provider_document;
+pub mod provider_name;
 pub mod replication;
 pub mod return_path;
 pub mod sending_domain;

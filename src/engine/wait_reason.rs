@@ -8,6 +8,7 @@ use super::messages::MessageRecord;
 use super::pauses::pauses;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
+use crate::domain::provider_name::provider_name;
 use crate::domain::site_name::SiteName;
 use crate::store::error::StoreError;
 use crate::store::op::suspension::suspension;
@@ -99,7 +100,7 @@ impl Holds {
     /// Returns the pause of one of these sites.
     fn pause(&self, sites: &[String]) -> Option<Wait> {
         let (site, since) = self.pauses.iter().find(|(site, _)| sites.iter().any(|name| name == site.as_str()))?;
-        let detail = format!("Mail for {site} is paused.");
+        let detail = format!("Mail for {} is paused.", provider_name(site.as_str()));
         Some(Wait { reason: WaitReason::Paused, since: *since, until: None, detail })
     }
 }

@@ -1,34 +1,11 @@
-//! Words for people in place of the names that the API uses: providers, categories, alert conditions, and the errors of
-//! a form.
+//! Words for people in place of the names that the API uses: categories, alert conditions, and the errors of a form.
 
 use std::borrow::Cow;
 
 use super::components::grouped;
 use crate::domain::alert::Condition;
 
-/// Returns the name of a receiving provider, or of a site without one, as it is.
-pub(super) fn provider(name: &str) -> &str {
-    match name {
-        "google" => "Gmail",
-        "yahoo" => "Yahoo",
-        "outlook" => "Outlook.com",
-        "office365" => "Microsoft 365",
-        "office365-dane" => "Microsoft 365 (DANE)",
-        "apple" => "iCloud",
-        "comcast" => "Comcast",
-        "mimecast" => "Mimecast",
-        "mimecast-au" => "Mimecast (Australia)",
-        "mimecast-de" => "Mimecast (Germany)",
-        "mimecast-eu" => "Mimecast (EU)",
-        "mimecast-us" => "Mimecast (US)",
-        "mimecast-za" => "Mimecast (South Africa)",
-        "orange" => "Orange",
-        "barracuda" => "Barracuda",
-        "gmx" => "GMX and WEB.DE",
-        "other" => "Other",
-        other => other,
-    }
-}
+pub(super) use crate::domain::provider_name::provider_name as provider;
 
 /// Returns the words of a response's category: `TLS failure` for `tls_failure`.
 pub(super) fn category(name: &str) -> String {
@@ -142,15 +119,6 @@ pub(super) fn joined(names: &[&str], others: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::smtp::shaping::Shaping;
-
-    #[test]
-    fn every_provider_of_the_guide_has_a_name_for_people() {
-        for name in Shaping::built_in().provider_names().chain(["other"]) {
-            assert!(provider(name).starts_with(char::is_uppercase) || provider(name) == "iCloud", "{name}");
-        }
-        assert_eq!(provider("mx.example.com"), "mx.example.com");
-    }
 
     #[test]
     fn categories_are_words() {

@@ -4,6 +4,7 @@ use super::checks::DAY;
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
+use crate::domain::provider_name::provider_name;
 use crate::engine::Engine;
 use crate::machine::reputation::Level;
 use crate::store::error::StoreError;
@@ -41,8 +42,9 @@ fn sighting(provider: &str, level: Level) -> Option<Sighting> {
         Level::Warn => (Severity::Warning, "5%"),
         Level::Alarm => (Severity::Critical, "20%"),
     };
-    let summary = format!("The provider {provider} blocks mail");
-    let seen = format!("In the last 24 hours {share} or more of the answers of {provider} were blocks.");
+    let name = provider_name(provider);
+    let summary = format!("The provider {name} blocks mail");
+    let seen = format!("In the last 24 hours {share} or more of the answers of {name} were blocks.");
     let sighting = Sighting::new(Condition::ProviderBlocking, severity, summary, seen);
     Some(sighting.of(Subject::named(SubjectKind::Provider, provider)))
 }
@@ -57,5 +59,13 @@ mod tests {
         assert_eq!(severity(Level::Ok), None);
         assert_eq!(severity(Level::Warn), Some(Severity::Warning));
         assert_eq!(severity(Level::Alarm), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn texts_have_the_provider_s_name_for_people() {
+        let sighting = sighting("office365", Level::Warn).unwrap();
+        assert_eq!(sighting.summary, "The provider Microsoft 365 blocks mail");
+        assert!(sighting.seen.ends_with("answers of Microsoft 365 were blocks."));
+        assert_eq!(sighting.subject.unwrap().name, "office365");
     }
 }

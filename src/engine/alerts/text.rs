@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use super::record::Alert;
 use crate::base::id::AlertId;
 use crate::base::time::Timestamp;
-use crate::domain::alert::{NoticeKind, Scope};
+use crate::domain::alert::{NoticeKind, Scope, SubjectKind};
+use crate::domain::provider_name::provider_name;
 use crate::engine::settings::Settings;
 use crate::store::row::notice::NoticeItem;
 
@@ -52,7 +53,11 @@ impl Settings {
         let _ = writeln!(text, "{heading}\n");
         let _ = writeln!(text, "Alert:     {} ({})", row.condition, alert.id);
         if let Some(subject) = &row.subject {
-            let _ = writeln!(text, "About:     {} {}", subject.kind.as_str(), subject.name);
+            let name = match subject.kind {
+                SubjectKind::Provider => provider_name(&subject.name),
+                _ => &subject.name,
+            };
+            let _ = writeln!(text, "About:     {} {name}", subject.kind.as_str());
         }
         if row.condition.scope() == Scope::Account {
             let _ = writeln!(text, "Account:   {}", alert.account);

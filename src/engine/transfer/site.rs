@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::domain::provider_name::provider_name;
 use crate::engine::relay::Smarthost;
 use crate::smtp::outcome::LoopCheck;
 use crate::smtp::shaping::Shaping;
@@ -40,6 +41,14 @@ impl Site {
         match self {
             Self::Provider(name) | Self::Servers(name) | Self::Smarthost(name) => Cow::Borrowed(name),
             Self::Captured(address) => Cow::Owned(address.to_string()),
+        }
+    }
+
+    /// Returns its name in texts for people.
+    pub(super) fn name_for_people(&self) -> Cow<'_, str> {
+        match self {
+            Self::Provider(name) => Cow::Borrowed(provider_name(name)),
+            Self::Servers(_) | Self::Smarthost(_) | Self::Captured(_) => self.name(),
         }
     }
 

@@ -49,7 +49,7 @@ impl Transfers {
             return match obstacle {
                 // It expires before the site is tried again.
                 Some((Obstacle::Throttled { since, last_answer, .. }, queue)) => {
-                    let detail = throttled(&queue.site.name(), last_answer.as_deref());
+                    let detail = throttled(&queue.site, last_answer.as_deref());
                     Wait { since, ..wait(WaitReason::Throttled, detail) }
                 }
                 _ => wait(WaitReason::Busy, "There was no room for the message in memory.".to_owned()),
@@ -88,14 +88,14 @@ impl Transfers {
                 Seen::Asked(_) | Seen::At(_) | Seen::Nothing => busy("The message is about to be sent.".to_owned()),
             };
         };
-        let site = queue.site.name();
+        let site = queue.site.name_for_people();
         let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
         match self.obstacle(&queue) {
             Obstacle::Throttled { since, until: None, .. } => {
                 throttled_by(since, None, format!("One attempt checks whether {site} takes mail again."))
             }
             Obstacle::Throttled { since, until, last_answer } => {
-                throttled_by(since, until, throttled(&site, last_answer.as_deref()))
+                throttled_by(since, until, throttled(&queue.site, last_answer.as_deref()))
             }
             Obstacle::Paced(until) => {
                 throttled_by(due, Some(until), format!("{site} takes no more messages in this minute."))
@@ -172,7 +172,8 @@ impl Transfers {
 
 /// Returns the reason why a site is throttled. Only the code of its last answer is shown, because the text may contain
 /// another account's recipient.
-fn throttled(site: &str, last_answer: Option<&str>) -> String {
+fn throttled(site: &Site, last_answer: Option<&str>) -> String {
+    let site = site.name_for_people();
     match last_answer.and_then(code) {
         Some(code) => format!("{site} is throttled since it answered {code}."),
         None => format!("{site} is throttled because the last attempts there failed."),

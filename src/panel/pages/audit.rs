@@ -6,7 +6,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use crate::base::id::{ChangeId, KeyId};
-use crate::domain::audit::Actor;
+use crate::domain::audit::{Action, Actor};
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::panel::form::Form;
@@ -16,6 +16,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::{Days, Moment};
+use crate::panel::wording::provider;
 use crate::store::error::StoreError;
 use crate::store::row::audit::AuditRow;
 
@@ -63,7 +64,10 @@ impl AuditLine {
             action: change.action.as_str(),
             path: path_of(&change.object),
             object: change.object,
-            name: change.name,
+            name: match change.action {
+                Action::SitePaused | Action::SiteResumed => provider(&change.name).to_owned(),
+                _ => change.name,
+            },
         })
     }
 }

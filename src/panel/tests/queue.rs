@@ -36,6 +36,7 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
         assert_eq!(browser.post("/queue/resume", &[("site", site)]).await.location(), "/queue?done=resumed");
     }
     assert!(!browser.get("/queue").await.shows("Paused"));
+    assert!(browser.get("/audit").await.shows("paused mail for <strong>Gmail</strong>"));
     let lines = world.engine.audit_log(world.account, PAGE).unwrap().rows;
     let by_people = lines.iter().rev().filter(|(_, row)| row.actor != Actor::Operator);
     let lines: Vec<_> = by_people.map(|(_, row)| (row.change.action, row.change.name.as_str())).collect();

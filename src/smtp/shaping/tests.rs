@@ -1,6 +1,7 @@
 //! Tests of limits: the built-in file, an operator's overlay, and the errors of an invalid file.
 
 use super::*;
+use crate::domain::provider_name::provider_name;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -139,4 +140,13 @@ fn errors_are_reported_with_their_line() {
     ] {
         assert!(fault(text).contains(expected), "{expected:?} for {text:?}: {}", fault(text));
     }
+}
+
+#[test]
+fn every_provider_of_the_guide_has_a_name_for_people() {
+    for name in Shaping::built_in().provider_names().chain(["other"]) {
+        let for_people = provider_name(name);
+        assert!(for_people.starts_with(char::is_uppercase) || for_people == "iCloud", "{name}");
+    }
+    assert_eq!(provider_name("mx.example.com"), "mx.example.com");
 }

@@ -104,7 +104,7 @@ async fn messages_that_never_reached_a_throttled_site_wait_for_it() {
 
 #[tokio::test]
 async fn messages_over_a_provider_s_rate_wait_for_their_turn() {
-    let text = "[[provider]]\nname = \"slow\"\nmx = [\"mx.slow.test\"]\nmessages_per_minute = 1";
+    let text = "[[provider]]\nname = \"google\"\nmx = [\"mx.slow.test\"]\nmessages_per_minute = 1";
     let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
     let tables = Rules { rules: Arc::new(rules::Rules::built_in().clone()), shaping };
     let world = World::shaped(vec![mx("direct", &[])], tables).await;
@@ -113,6 +113,7 @@ async fn messages_over_a_provider_s_rate_wait_for_their_turn() {
     let id = world.send("second@slow.test").await;
     let wait = world.waits_for(id, WaitReason::Throttled).await;
     assert!(wait.until.unwrap() > START + std::time::Duration::from_secs(30));
+    assert_eq!(wait.detail, "Gmail takes no more messages in this minute.");
 }
 
 #[tokio::test]

@@ -1,21 +1,20 @@
-//! Delivery problems: recent rejections and deferrals, grouped by receiver and response. Only the newest events of two
-//! types are read, so the cost is bounded.
+//! Delivery problems: rejections and deferrals of a period, grouped by receiver and response. Only the newest events of
+//! two types are read, so the cost is bounded.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::components::{Badge, shortened};
 use super::event::Event;
 use super::page_guard::Visit;
+use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
+use crate::domain::stream::Stream;
 use crate::engine::events::EventFilter;
-use crate::engine::listing::PageRequest;
+use crate::engine::listing::{Page, PageRequest};
 use crate::store::error::StoreError;
 
-/// Period of recent events.
-const LATELY: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of events read for each type.
-const LOOKED_AT: usize = 100;
+pub(super) const LOOKED_AT: usize = 100;
 /// Maximum number of problems shown.
 const SHOWN: usize = 5;
 
@@ -36,26 +35,40 @@ pub(super) struct RepeatedAnswer {
     pub(super) count: usize,
 }
 
-/// Returns the most frequent problems of the last day.
+/// The most frequent problems of a period.
+#[derive(Debug)]
+pub(super) struct DeliveryProblems {
+    /// The most frequent one first.
+    pub(super) answers: Vec<RepeatedAnswer>,
+    /// Whether the period has more events than were read.
+    pub(super) is_cut: bool,
+}
+
+/// Returns the most frequent problems since `from`, of one stream or all.
 ///
 /// # Errors
 /// Store errors.
-pub(super) fn problems(visit: &Visit<'_>) -> Result<Vec<RepeatedAnswer>, StoreError> {
-    let mut found: BTreeMap<_, RepeatedAnswer> = BTreeMap::new();
+pub(super) fn problems(
+    visit: &Visit<'_>,
+    from: Timestamp,
+    stream: Option<Stream>,
+) -> Result<DeliveryProblems, StoreError> {
+    let (mut found, mut is_cut) = (BTreeMap::<_, RepeatedAnswer>::new(), false);
     for kind in [EventType::Bounced, EventType::Deferred] {
-        let filter = EventFilter { kind: Some(kind), ..EventFilter::default() };
+        let filter = EventFilter { kind: Some(kind), after: Some(from), ..EventFilter::default() };
         let page = PageRequest { before: None, limit: LOOKED_AT };
-        let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
-        let events = events.iter().filter_map(|bytes| Event::read(bytes));
-        for event in events.take_while(|event| event.at() + LATELY > visit.now) {
+        let Page { rows, next } = visit.api.engine.events(visit.account_id(), filter, page)?;
+        is_cut |= next.is_some();
+        let of_stream = |event: &Event| stream.is_none_or(|stream| event.stream == stream.as_str());
+        for event in rows.iter().filter_map(|bytes| Event::read(bytes)).filter(of_stream) {
             let key = (event.receiver(), kind, event.smtp_code, event.smtp_enhanced_code.clone());
             found.entry(key).or_insert_with(|| first(&event)).count += 1;
         }
     }
-    let mut problems: Vec<_> = found.into_values().collect();
-    problems.sort_by_key(|problem| std::cmp::Reverse(problem.count));
-    problems.truncate(SHOWN);
-    Ok(problems)
+    let mut answers: Vec<_> = found.into_values().collect();
+    answers.sort_by_key(|problem| std::cmp::Reverse(problem.count));
+    answers.truncate(SHOWN);
+    Ok(DeliveryProblems { answers, is_cut })
 }
 
 fn first(event: &Event) -> RepeatedAnswer {

@@ -13,9 +13,8 @@ use crate::mail::read::{AttachedFile, ReadParts};
 const WIDTHS: [(&str, &str, &str); 3] =
     [("390", "Phone", "preview w390"), ("768", "Tablet", "preview w768"), ("full", "Full", "preview")];
 
-/// Parts that have a tab of their own, and their names.
-pub(super) const PARTS: [(&str, &str); 4] =
-    [("html", "HTML"), ("text", "Text"), ("headers", "Headers"), ("attachments", "Attachments")];
+/// Parts that can be shown alone.
+const PARTS: [&str; 3] = ["html", "text", "attachments"];
 
 /// Message content as its page shows it.
 pub(super) struct Preview {
@@ -29,7 +28,7 @@ pub(super) struct Preview {
     pub(super) widths: Vec<Choice>,
     /// The plain text.
     pub(super) text: Option<Excerpt>,
-    /// Custom headers.
+    /// Custom headers. They are shown only together with the other parts.
     pub(super) headers: Vec<(String, String)>,
     /// Descriptions of the attachments.
     pub(super) files: Vec<String>,
@@ -69,7 +68,7 @@ impl Preview {
     /// Shows only the part of a tab. Without a known tab it is the HTML, or the text if there is no HTML.
     pub(super) fn with_tab(self, tab: &str) -> Self {
         let first = if self.frame.is_some() { "html" } else { "text" };
-        let part = PARTS.into_iter().map(|(name, _)| name).find(|name| *name == tab).unwrap_or(first);
+        let part = PARTS.into_iter().find(|name| *name == tab).unwrap_or(first);
         Self { part: Some(part), ..self }
     }
 

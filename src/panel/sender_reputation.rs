@@ -36,8 +36,7 @@ pub(super) struct Finding {
 
 /// Reputation of an account.
 pub(super) struct AccountReputation {
-    /// Verdict in one sentence.
-    pub(super) verdict: String,
+    worst: Level,
     /// Findings that need attention, the worst first.
     pub(super) findings: Vec<Finding>,
     /// Rates by stream, for streams with messages.
@@ -45,16 +44,13 @@ pub(super) struct AccountReputation {
 }
 
 impl AccountReputation {
-    /// Describes levels and counts.
+    /// Describes levels and rates.
     pub(super) fn new(reputation: &Reputation) -> Self {
         let mut found = Vec::new();
         let mut lines = Vec::new();
-        let (mut day, mut week) = (OutcomeCounts::default(), OutcomeCounts::default());
         for stream in Stream::ALL {
             let standing = reputation.of(stream);
             let [(_, of_day), (_, of_week)] = &standing.windows;
-            day.add(of_day);
-            week.add(of_week);
             if of_week.accepted == 0 && standing.levels.is_ok() {
                 continue;
             }
@@ -69,25 +65,19 @@ impl AccountReputation {
         found.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
         let worst = found.first().map_or(Level::Ok, |(level, _)| *level);
         let findings = found.into_iter().map(|(_, finding)| finding).collect();
-        Self { verdict: verdict(worst, &day, &week), findings, lines }
+        Self { worst, findings, lines }
     }
-}
 
-fn verdict(worst: Level, day: &OutcomeCounts, week: &OutcomeCounts) -> String {
-    let sent = format!("{} accepted in the last 24 hours", messages(day.accepted));
-    match worst {
-        Level::Alarm | Level::Warn => format!("{sent}. Needs attention:"),
-        Level::Ok if week.accepted == 0 => "No messages in the last 7 days.".to_owned(),
-        Level::Ok => {
-            let share = |counts: &OutcomeCounts| {
-                let answered = counts.answered();
-                Rate { count: answered.saturating_sub(counts.bounced()), of: answered }.millionths()
-            };
-            match (share(day), share(week)) {
-                (Some(share), _) => format!("{sent}; {} delivered.", percent(share)),
-                (None, Some(share)) => format!("{sent}; {} delivered over the week.", percent(share)),
-                (None, None) => format!("{sent}. Rates need 100 deliveries."),
-            }
+    /// Returns the verdict in one sentence, with the counts of the period that `shown` names.
+    pub(super) fn verdict(&self, period: &OutcomeCounts, shown: &str) -> String {
+        let sent = format!("{} accepted {shown}", messages(period.accepted));
+        let answered = period.answered();
+        let delivered = Rate { count: answered.saturating_sub(period.bounced()), of: answered };
+        match (self.worst, delivered.millionths()) {
+            (Level::Alarm | Level::Warn, _) => format!("{sent}. Needs attention:"),
+            (Level::Ok, _) if period.accepted == 0 => format!("No messages {shown}."),
+            (Level::Ok, Some(share)) => format!("{sent}; {} delivered.", percent(share)),
+            (Level::Ok, None) => format!("{sent}. Rates need 100 deliveries."),
         }
     }
 }

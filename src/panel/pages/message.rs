@@ -19,16 +19,24 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::preview::{self, PARTS, Preview};
+use crate::panel::preview::{self, Preview};
 use crate::panel::record_card::Record;
 use crate::panel::timeline::{Step, steps, tls_words};
 use crate::panel::timestamp::{Moment, lasted};
+use crate::panel::wording::provider;
 use crate::store::error::OpError;
 use crate::store::op::cancel::CancelRefusal;
 use crate::store::row::message::MessageRow;
 
-/// Tabs that show the whole message, and their names.
-const WHOLE: [(&str, &str); 2] = [("source", "Source"), ("json", "JSON")];
+/// Tabs of the content, and their names.
+const TABS: [(&str, &str); 6] = [
+    ("html", "HTML"),
+    ("text", "Text"),
+    ("headers", "Headers"),
+    ("source", "Source"),
+    ("json", "JSON"),
+    ("attachments", "Attachments"),
+];
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -74,6 +82,8 @@ struct SentWith {
 enum Tab {
     /// One part of the message.
     Preview(Preview),
+    /// Header section of the source.
+    Headers(Excerpt),
     /// Raw source.
     Source(Excerpt),
     /// Record as the API returns it.
@@ -89,6 +99,7 @@ impl Tab {
         match self {
             Self::Preview(preview) => preview.part.unwrap_or_default(),
             Self::Gone | Self::Withheld => "",
+            Self::Headers(_) => "headers",
             Self::Source(_) => "source",
             Self::Json(_) => "json",
         }
@@ -132,7 +143,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         content_until: visit.detail(row.content_expires_at),
         is_content_gone: matches!(tab, Tab::Gone) || engine.clock.time().expiry >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
-        paused: engine.pause_of(visit.account_id(), *id)?,
+        paused: engine.pause_of(visit.account_id(), *id)?.map(|site| provider(&site).to_owned()),
         sent_with: sent_with(&visit, row)?,
         may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_handle_mail(),
         steps: steps(&visit, &record, &events)?,
@@ -153,7 +164,7 @@ fn tabs(id: MessageId, tab: &Tab) -> Vec<Choice> {
     };
     match tab {
         Tab::Gone | Tab::Withheld => Vec::new(),
-        Tab::Preview(_) | Tab::Source(_) | Tab::Json(_) => PARTS.into_iter().chain(WHOLE).map(choice).collect(),
+        Tab::Preview(_) | Tab::Headers(_) | Tab::Source(_) | Tab::Json(_) => TABS.map(choice).into(),
     }
 }
 
@@ -218,6 +229,10 @@ fn sent_with(visit: &Visit<'_>, row: &MessageRow) -> Result<Option<SentWith>, Pa
 async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, PageError> {
     Ok(match query.text("tab") {
         _ if visit.view().is_some() => Tab::Withheld,
+        "headers" => match visit.signed_message(record).await? {
+            Some(signed) => Tab::Headers(Excerpt::of(&String::from_utf8_lossy(header_section(&signed)))),
+            None => Tab::Gone,
+        },
         "source" => match visit.signed_message(record).await? {
             Some(signed) => Tab::Source(Excerpt::of(&String::from_utf8_lossy(&signed))),
             None => Tab::Gone,
@@ -235,6 +250,11 @@ async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<
             None => Tab::Gone,
         },
     })
+}
+
+/// Returns the header fields of a message, up to the empty line.
+fn header_section(message: &[u8]) -> &[u8] {
+    message.windows(4).position(|bytes| bytes == b"\r\n\r\n").map_or(message, |end| &message[..end])
 }
 
 /// `GET /messages/{id}/preview`: the HTML for the sandboxed frame.

@@ -15,7 +15,7 @@ use crate::machine::quota::WindowView;
 use crate::machine::reputation::Rate;
 use crate::panel::chart::percent;
 use crate::panel::components::{Choice, grouped};
-use crate::panel::delivery_problems::{RepeatedAnswer, problems};
+use crate::panel::delivery_problems::{DeliveryProblems, LOOKED_AT, problems};
 use crate::panel::delivery_time::{self, DeliveryTime};
 use crate::panel::first_steps::FirstSteps;
 use crate::panel::form::Form;
@@ -46,8 +46,12 @@ struct FirstStepsPage {
 #[template(path = "overview.html")]
 struct OverviewPage {
     frame: PageFrame,
+    /// Verdict on the period in one sentence.
+    verdict: String,
     standing: AccountReputation,
-    problems: Vec<RepeatedAnswer>,
+    problems: DeliveryProblems,
+    /// Maximum number of events that the problems count, of each type.
+    looked_at: usize,
     figures: Vec<Figure>,
     /// Quota windows that are mostly used.
     windows: Vec<QuotaBar>,
@@ -141,17 +145,20 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let period = Period::of(&Form::of_query(&visit.call));
     let outcomes = engine.outcomes(account, &period.span.question(visit.now, &zone, period.stream))?;
     let before = engine.outcomes(account, &period.span.question_before(visit.now, &zone, period.stream))?;
-    let quota = engine.quota(&visit.account)?;
+    let standing = AccountReputation::new(&engine.reputation(account)?);
+    let (quota, shown) = (engine.quota(&visit.account)?, period.words());
     let page = OverviewPage {
         frame: PageFrame::new(&visit, "Overview", "/")?,
-        problems: problems(&visit)?,
-        standing: AccountReputation::new(&engine.reputation(account)?),
+        problems: problems(&visit, start(&visit, &outcomes), period.stream)?,
+        verdict: standing.verdict(&outcomes.total, &shown),
+        standing,
+        looked_at: LOOKED_AT,
         figures: figures(&visit, period, &outcomes)?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)].into_iter().flatten().collect(),
         newest: MessageLine::list(&newest, &zone, visit.now),
         spans: period.spans(),
         streams: period.streams(),
-        shown: period.words(),
+        shown,
         widest: Period { span: Span::Month, stream: None }.address(),
         trend: Trend::new(&before, &outcomes, period.span, &zone, Links::Messages(period.stream)),
         live: "/events/stream",
@@ -187,8 +194,7 @@ fn figures(visit: &Visit<'_>, period: Period, outcomes: &Outcomes) -> Result<Vec
     let delivered = Rate { count: answered.saturating_sub(total.bounced()), of: answered };
     let bounced = Rate { count: total.bounced(), of: answered };
     let complained = Rate { count: total.complained, of: total.delivered };
-    let from = outcomes.series.first().map_or(visit.now, |(at, _)| *at);
-    let times = delivery_time::of_period(visit, from, period.stream, total)?;
+    let times = delivery_time::of_period(visit, start(visit, outcomes), period.stream, total)?;
     Ok(vec![
         Figure { name: "Accepted", figure: grouped(total.accepted), hint: before(visit, period)?, path: to("") },
         share("Delivered", delivered, to("delivered")),
@@ -196,6 +202,11 @@ fn figures(visit: &Visit<'_>, period: Period, outcomes: &Outcomes) -> Result<Vec
         share("Complaints", complained, to("complained")),
         median(times),
     ])
+}
+
+/// Returns the start of the period.
+fn start(visit: &Visit<'_>, outcomes: &Outcomes) -> Timestamp {
+    outcomes.series.first().map_or(visit.now, |(at, _)| *at)
 }
 
 /// Formats a share of messages, or the count alone if there are too few for a percentage.

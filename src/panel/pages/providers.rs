@@ -37,19 +37,29 @@ struct ProvidersPage {
 struct ProviderLine {
     name: String,
     badge: Badge,
-    delivered: String,
-    deferred: String,
+    delivered: Share,
+    deferred: Share,
     bounced: String,
-    blocked: String,
+    blocked: Share,
     complained: String,
-    delivery_rate: String,
-    deferral_rate: String,
-    block_rate: String,
     half: String,
     most: String,
     answers: Vec<AnswerLine>,
     advice: Vec<&'static str>,
     links: Vec<LinkView>,
+}
+
+/// A count, and its rate if there are enough messages for one.
+struct Share {
+    count: String,
+    rate: Option<String>,
+}
+
+impl Share {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
+    fn new(count: u64, share: Option<f64>) -> Self {
+        Self { count: grouped(count), rate: share.map(|share| percent((share * 1e6).round() as u32)) }
+    }
 }
 
 /// A frequent response.
@@ -86,14 +96,11 @@ impl ProviderLine {
         Self {
             name: wording::provider(of.provider).to_owned(),
             badge: badge(of.level),
-            delivered: grouped(of.delivered),
-            deferred: grouped(of.deferred),
+            delivered: Share::new(of.delivered, of.delivery_rate),
+            deferred: Share::new(of.deferred, of.deferral_rate),
             bounced: grouped(bounced),
-            blocked: grouped(of.bounced.block),
+            blocked: Share::new(of.bounced.block, of.block_rate),
             complained: grouped(of.complained),
-            delivery_rate: rate(of.delivery_rate),
-            deferral_rate: rate(of.deferral_rate),
-            block_rate: rate(of.block_rate),
             half: time(of.p50_seconds),
             most: time(of.p95_seconds),
             answers: of.answers.iter().map(AnswerLine::new).collect(),
@@ -121,11 +128,6 @@ const fn badge(level: Level) -> Badge {
         Level::Warn => Badge::new("warning", "wait", "warn"),
         Level::Alarm => Badge::new("Limit", "bad", "flag"),
     }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
-fn rate(share: Option<f64>) -> String {
-    share.map_or_else(|| "–".to_owned(), |share| percent((share * 1e6).round() as u32))
 }
 
 fn time(seconds: Option<u64>) -> String {

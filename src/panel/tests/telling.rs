@@ -80,7 +80,7 @@ async fn a_message_preview_has_tabs_widths_and_a_download() {
     for (tab, shown) in [
         ("html", "<iframe"),
         ("text", "class=\"mail-text\""),
-        ("headers", "no custom headers"),
+        ("headers", "aria-label=\"Headers\""),
         ("attachments", "no attachments"),
         ("source", "aria-label=\"Source\""),
         ("json", "aria-label=\"JSON\""),
@@ -90,6 +90,12 @@ async fn a_message_preview_has_tabs_widths_and_a_download() {
         assert!(page.shows(&here) && page.shows(shown), "{tab}: {}", page.between("id=\"content\"", "</section>"));
         assert_eq!(page.shows("<iframe"), tab == "html", "{tab}");
     }
+    let page = browser.get(&format!("{own}?tab=headers")).await;
+    let headers = page.between("aria-label=\"Headers\"", "</pre>");
+    for name in ["DKIM-Signature:", "Message-ID: &#60;", "Date: ", "Subject: Your order", "MIME-Version: 1.0"] {
+        assert!(headers.contains(name), "{name} in {headers}");
+    }
+    assert!(!headers.contains("Thank you."));
     let file = browser.get(&format!("{own}/download")).await;
     assert_eq!(file.header("content-type"), "message/rfc822");
     assert_eq!(file.header("content-disposition"), format!("attachment; filename=\"{message}.eml\""));
@@ -109,7 +115,7 @@ async fn the_overview_draws_the_counts_and_judges_the_reputation() {
     }
     let page = browser.get("/").await;
     for expected in [
-        "120 messages accepted in the last 24 hours. Needs attention:",
+        "120 messages accepted in the last 7 days. Needs attention:",
         "Bounces on the transactional stream: 6.67% (8 of 120). Providers may block above 5%.",
         "14 Nov: 112 delivered, 8 bounced, 0 failed</span>",
         "class=\"rate\"",
@@ -119,8 +125,11 @@ async fn the_overview_draws_the_counts_and_judges_the_reputation() {
     ] {
         assert!(page.shows(expected), "{expected} in {}", page.body);
     }
-    assert!(browser.get("/?range=24h").await.shows(">22:00: 112 delivered"), "the hour in the account's zone");
+    let page = browser.get("/?range=24h").await;
+    assert!(page.shows(">22:00: 112 delivered"), "the hour in the account's zone");
+    assert!(page.shows("120 messages accepted in the last 24 hours. Needs attention:"));
     let page = browser.get("/?range=30d&stream=marketing").await;
+    assert!(page.shows("<p class=\"verdict\">0 messages accepted in the last 30 days, marketing stream. Needs"));
     assert!(page.shows("No messages in the last 30 days, marketing stream"));
     assert!(page.shows("href=\"/?range=7d&#38;stream=marketing\""), "a choice keeps the other");
     world.advance(2 * HOUR);
@@ -159,6 +168,12 @@ async fn the_overview_shows_delivery_problems_and_last_week() {
     assert!(listed.contains(">example.com</a>") && listed.contains("550 5.1.1 No &#60;b&#62;2"), "{listed}");
     assert!(listed.contains("data-label=\"Count\">3</td>") && listed.contains("451 4.7.1 Later"), "{listed}");
     assert!(!listed.contains("long-ago"), "that was last week");
+    assert!(page.shows("In the last 7 days. <a href=\"/docs/troubleshooting\">"));
+    let listed = |page: &Reply| page.between("Delivery problems", "</section>").to_owned();
+    let month = listed(&browser.get("/?range=30d").await);
+    assert!(month.contains("long-ago") && month.contains("In the last 30 days."), "{month}");
+    assert!(browser.get("/?range=30d&stream=marketing").await.shows("No messages in"));
+    assert!(listed(&browser.get("/?range=30d&stream=marketing").await).is_empty());
     assert!(page.shows("<strong>4</strong>"));
     assert!(browser.get("/?range=24h").await.shows("<span class=\"before\">1 same time last week</span>"));
 }

@@ -25,6 +25,7 @@ pub mod provider_document;
 pub mod provider_name;
 pub mod replication;
 pub mod return_path;
+pub mod saved_search;
 pub mod sending_domain;
 pub mod session;
 pub mod setup_link;

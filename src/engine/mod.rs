@@ -58,6 +58,7 @@ pub mod relay;
 pub mod replica;
 pub mod reputation;
 pub mod reverse_dns;
+pub mod saved_searches;
 pub mod service_clock;
 pub mod settings;
 pub mod setup_link;

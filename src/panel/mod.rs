@@ -32,6 +32,7 @@ mod record_card;
 mod same_origin;
 mod search;
 mod sender_reputation;
+mod status_group;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -49,8 +50,8 @@ use page_guard::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Pri
 use pages::{
     account, accounts, alerts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events,
     explain, key, keys, login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes,
-    second_factor, settings, setup, shortcuts, smtp, suppression, suppression_import, suppressions, system,
-    test_message, user, users, webhook, webhook_changes, webhooks,
+    saved_searches, second_factor, settings, setup, shortcuts, smtp, suppression, suppression_import, suppressions,
+    system, test_message, user, users, webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -126,6 +127,8 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/accounts/{id}/resume", "panel.account.resume", Operate, account::resume),
         page!(POST, "/accounts/{id}/view", "panel.account.view", Operate, account::begin_view),
         page!(GET, "/messages", "panel.messages", Look, messages::list),
+        page!(POST, "/messages", "panel.messages.save", Own, saved_searches::save),
+        page!(POST, "/messages/remove-search", "panel.messages.remove_search", Own, saved_searches::remove),
         page!(GET, "/messages/export", "panel.messages.export", Private, messages::export),
         page!(GET, "/messages/{id}", "panel.message", Look, message::show),
         page!(GET, "/messages/{id}/preview", "panel.message.preview", Private, message::preview),

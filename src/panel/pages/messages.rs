@@ -16,14 +16,16 @@ use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::handlers::exports::of_messages;
 use crate::machine::transfer::Status;
-use crate::panel::components::{Badge, FormErrors, shortened};
+use crate::panel::components::{Badge, Choice, FormErrors, shortened};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::pages::events;
+use crate::panel::pages::saved_searches::{Refused, SavedSearches};
 use crate::panel::search::{Search, Term, with_times};
+use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
@@ -35,7 +37,11 @@ struct MessagesPage {
     frame: PageFrame,
     search: Search,
     faults: Vec<String>,
-    statuses: [Status; 8],
+    /// Tabs by status.
+    tabs: Vec<Choice>,
+    saved: SavedSearches,
+    /// Values of the status field.
+    statuses: Vec<&'static str>,
     streams: [Stream; 2],
     lines: Vec<MessageLine>,
     newer: Option<String>,
@@ -117,9 +123,18 @@ const fn waits(reason: WaitReason) -> &'static str {
 
 /// `GET /messages`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
+    written(&visit, StatusCode::OK, &Form::of_query(&visit.call), Refused::nothing()).await
+}
+
+/// Renders the list for the search in `query`, and the form that saves the search with refused input if there is any.
+pub(super) async fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    query: &Form,
+    refused: Refused,
+) -> Result<Answer, PageError> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
-    let query = Form::of_query(&visit.call);
-    let search = search_of(&query, &zone);
+    let search = search_of(query, &zone);
     if let [Term::Id(id)] = search.terms.as_slice()
         && engine.message(account, *id)?.is_some()
     {
@@ -150,12 +165,19 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
         let params = search.params().into_iter().chain([("format", format.to_owned())]).collect::<Vec<_>>();
         address("/messages/export", &params, None)
     });
+    let done = match query.text("done") {
+        "saved" => Some("Search saved."),
+        "removed" => Some("Saved search removed."),
+        _ => None,
+    };
     let page = MessagesPage {
         files,
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
-        frame: PageFrame::new(&visit, "Messages", "/messages")?.with_search(search.text.as_str()),
+        frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),
+        saved: SavedSearches::new(visit, &search, refused)?,
         faults,
-        statuses: Status::ALL,
+        tabs: tabs(&search),
+        statuses: statuses(),
         streams: Stream::ALL,
         lines: MessageLine::list(&found.rows, &zone, visit.now),
         newer,
@@ -165,11 +187,11 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
         without: search.without_each().map(|(word, rest)| (word, address("/messages", &rest, None))).collect(),
         search,
     };
-    html::page(StatusCode::OK, &page)
+    html::page(status, &page)
 }
 
 /// Returns the search of a page or export. Days from the date fields replace typed ones.
-fn search_of(query: &Form, zone: &TimeZone) -> Search {
+pub(super) fn search_of(query: &Form, zone: &TimeZone) -> Search {
     let text = with_times(query.text("q"), ["after", "before"].map(|name| (name, query.field(name))));
     Search::read(&text, query.text("status"), query.text("stream"), zone)
 }
@@ -182,6 +204,23 @@ pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, PageErr
     let filter = search.filter(&mut violations);
     let filter = of_messages(engine, filter, &mut violations);
     events::export_of(&visit, &query, Some(ExportFilter::Messages(Box::new(filter))), violations).await
+}
+
+/// Returns the tabs. They retain the search except its status.
+fn tabs(search: &Search) -> Vec<Choice> {
+    let here = search.value("status").unwrap_or_default();
+    let tab = |(words, status): (&str, &str)| Choice {
+        words: words.to_owned(),
+        path: address("/messages", &search.with_status(status), None),
+        is_here: status == here,
+    };
+    TABS.into_iter().map(tab).collect()
+}
+
+/// Returns the values of the status field: groups, then statuses.
+fn statuses() -> Vec<&'static str> {
+    let groups = StatusGroup::ALL.into_iter().map(StatusGroup::as_str);
+    groups.chain(Status::ALL.into_iter().map(Status::as_str)).collect()
 }
 
 /// Returns the links to the previous and next page.

@@ -29,6 +29,7 @@ pub(super) mod proof;
 pub(super) mod providers;
 pub(super) mod queue;
 pub(super) mod queue_changes;
+pub(super) mod saved_searches;
 pub(super) mod second_factor;
 pub(super) mod settings;
 pub(super) mod setup;

@@ -48,3 +48,102 @@ async fn messages_are_found_by_responses_and_excluded_terms() {
         assert!(page.shows("role=\"alert\"") && page.shows(said), "{search}");
     }
 }
+
+#[tokio::test]
+async fn tabs_show_the_messages_of_a_group_of_statuses_within_a_search() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let ends = [
+        ("Order one", Some(TransferEnd::Deferred { bounce: None, not_before: None })),
+        ("Order two", Some(TransferEnd::Delivered)),
+        ("Order three", Some(TransferEnd::Suppressed)),
+        ("Order four", None),
+        ("Invoice", None),
+    ];
+    let mut ids = Vec::new();
+    for (subject, end) in ends {
+        let id = world.send(serde_json::json!({ "subject": subject })).await;
+        if let Some(end) = end {
+            world.settle(id, end, facts(451, "451 4.7.1 Later")).await;
+        }
+        ids.push(id);
+    }
+    for (tab, query, found) in [
+        ("All", "?q=order", [true, true, true, true, false]),
+        ("Problems", "?q=order&#38;status=problems", [false, false, true, false, false]),
+        ("Waiting", "?q=order&#38;status=waiting", [true, false, false, true, false]),
+        ("Delivered", "?q=order&#38;status=delivered", [false, true, false, false, false]),
+    ] {
+        let page = browser.get("/messages?q=order+status:canceled").await;
+        assert!(page.shows(&format!("<a href=\"/messages{query}\">{tab}</a>")), "{tab}: {}", page.body);
+        let page = browser.get(&format!("/messages{}", query.replace("&#38;", "&"))).await;
+        assert!(page.shows(&format!("aria-current=\"page\">{tab}</a>")), "{tab}");
+        let shown: Vec<_> = ids.iter().map(|id| page.shows(&format!("<a href=\"/messages/{id}\">"))).collect();
+        assert_eq!(shown, found, "{tab}");
+    }
+    let export = browser.get("/messages/export?q=order&status=waiting").await.unchunked();
+    let exported: Vec<_> = ids.iter().map(|id| export.contains(&id.to_string())).collect();
+    assert_eq!(exported, [true, false, false, true, false]);
+}
+
+#[tokio::test]
+async fn each_user_saves_searches_under_names_and_removes_them() {
+    let world = World::new().await;
+    let (mut viewer, mut owner) = (world.viewer().await, world.owner().await);
+    world.send(serde_json::json!({ "subject": "Order one" })).await;
+    let form = [("q", "order -\"two <b>\""), ("status", "waiting"), ("name", " Open <i>orders</i> ")];
+    let saved = viewer.post("/messages", &form).await;
+    let path = "/messages?q=order+%22-two+%3Cb%3E%22&status=waiting";
+    assert_eq!((saved.status, saved.location()), (303, format!("{path}&done=saved").as_str()));
+    let page = viewer.get(saved.location()).await;
+    let link =
+        format!("href=\"{}\" aria-current=\"page\">Open &#60;i&#62;orders&#60;/i&#62;</a>", path.replace('&', "&#38;"));
+    assert!(page.shows(&link) && page.shows("Search saved.") && page.shows("Order one"), "{}", page.body);
+    assert!(!page.shows("id=\"save-name\""), "it is saved already");
+    let plain = viewer.get("/messages").await;
+    assert!(plain.shows("Open &#60;i&#62;") && !plain.shows("save-name") && !plain.shows("remove-search"));
+    assert!(viewer.get("/messages?q=order").await.shows("id=\"save-name\""));
+    assert!(!owner.get("/messages").await.shows("Saved searches"), "it belongs to its user");
+    let audited = world.audited().len();
+    assert_eq!(viewer.post("/messages", &[("q", "invoice"), ("name", "Open <i>orders</i>")]).await.status, 303);
+    let page = viewer.get("/messages").await;
+    assert!(page.shows("href=\"/messages?q=invoice\"") && !page.shows("status=waiting\">Open"), "it is replaced");
+    assert_eq!(world.audited().len(), audited);
+    viewer.post("/messages/remove-search", &[("name", "Open <i>orders</i>")]).await;
+    let again = viewer.post("/messages/remove-search", &[("name", "Open <i>orders</i>")]).await;
+    assert_eq!(again.location(), "/messages?done=removed");
+    assert!(!viewer.get("/messages").await.shows("Saved searches"));
+}
+
+#[tokio::test]
+async fn invalid_names_and_searches_are_not_saved_and_their_number_is_bounded() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for (name, error) in [
+        ("", "The name must have 1 to 60 characters"),
+        ("a\u{202e}b", "The name must have 1 to 60 characters"),
+        (&"x".repeat(61), "The name must have 1 to 60 characters"),
+    ] {
+        let page = browser.post("/messages", &[("q", "order"), ("name", name)]).await;
+        assert!(page.status == 422 && page.shows(error) && page.shows("aria-invalid"), "{name}: {}", page.body);
+        assert!(page.shows("name=\"q\" value=\"order\""));
+    }
+    for (search, location) in
+        [("", "/messages"), ("status:open", "/messages?q=status%3Aopen"), ("to:", "/messages?q=to%3A")]
+    {
+        let reply = browser.post("/messages", &[("q", search), ("name", "one")]).await;
+        assert_eq!((reply.status, reply.location()), (303, location));
+    }
+    assert!(!browser.get("/messages").await.shows("Saved searches"));
+    for number in 0..20 {
+        let form = [("q", "order"), ("name", &format!("search {number}"))];
+        assert_eq!(browser.post("/messages", &form).await.status, 303);
+    }
+    let page = browser.post("/messages", &[("q", "invoice"), ("name", "further")]).await;
+    assert!(page.status == 422 && page.shows("You have 20 saved searches. Remove one first."));
+    let mut foreign = world.owner().await;
+    foreign.origin = Origin::Lines("Sec-Fetch-Site: cross-site\r\n");
+    for path in ["/messages", "/messages/remove-search"] {
+        assert_eq!(foreign.post(path, &[("q", "order"), ("name", "search 1")]).await.status, 403);
+    }
+}

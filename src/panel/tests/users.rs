@@ -107,7 +107,9 @@ async fn users_of_a_suspended_account_change_only_their_own_user() {
 
 #[tokio::test]
 async fn every_form_is_limited_to_the_roles_that_may_send_it() {
-    const OWN: [&str; 7] = [
+    const OWN: [&str; 9] = [
+        "panel.messages.save",
+        "panel.messages.remove_search",
         "panel.logout",
         "panel.view.end",
         "panel.proof.try",

@@ -149,6 +149,7 @@ fn partners(sight: &CheckInputs<'_>, table: Table, key: &[u8], value: &[u8]) -> 
             let email = User::decode(value)?.email.match_key();
             vec![owner(), (Table::UsersByEmail, email.into_bytes(), Some(key.to_vec()))]
         }
+        Table::SavedSearches => vec![there(Table::Users, key)],
         Table::UsersByEmail => vec![there(Table::Users, value)],
         Table::Identities => {
             let digest = IdentityRow::decode(value)?.digest();

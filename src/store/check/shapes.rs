@@ -27,6 +27,7 @@ use crate::store::row::notice::{InvitationsRow, NoticeAddressRow, NoticeRow, Pro
 use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::row::pause::PauseRow;
 use crate::store::row::restored::Restored;
+use crate::store::row::saved_searches::SavedSearchesRow;
 use crate::store::row::suppression::{SuppressionImportRow, SuppressionRow};
 use crate::store::row::suspension::SuspensionRow;
 use crate::store::row::tls_policy::{StsPolicyRow, TlsReportDayRow, TlsReportRow};
@@ -78,6 +79,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Suspensions => key.len() == 16 && reads::<SuspensionRow>(value)?,
         Table::Waiting => key.len() > 33,
         Table::Users => key.len() == 32 && reads::<User>(value)?,
+        Table::SavedSearches => key.len() == 32 && reads::<SavedSearchesRow>(value)?,
         Table::Sessions => key.len() == 32 && reads::<Session>(value)?,
         Table::SessionsByUser => key.len() == 64,
         Table::AuditLines => key.len() == 16 && reads::<AuditLinesRow>(value)?,

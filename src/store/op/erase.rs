@@ -69,9 +69,6 @@ const fn keys_of(table: Table) -> Keys {
         | Table::AlertStates
         | Table::OpenAlerts
         | Table::Invitations
-        | Table::Users
-        | Table::Identities
-        | Table::SessionsByUser
         | Table::AuditLog
         | Table::AuditLines
         | Table::Outcomes
@@ -83,6 +80,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::DmarcReporters
         | Table::DmarcSums
         | Table::Reputations => Keys::Prefixed,
+        Table::Users | Table::Identities | Table::SavedSearches | Table::SessionsByUser => Keys::Prefixed,
         Table::StoredContentByBucket | Table::IdempotencyByExpiry => Keys::At(8),
         Table::Timers => Keys::At(9),
         Table::Meta

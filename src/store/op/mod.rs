@@ -42,6 +42,7 @@ pub mod redeliver;
 pub mod release_queue;
 pub mod report;
 pub mod reputation;
+pub mod saved_search;
 pub mod session;
 pub mod settle_delivery;
 pub mod settle_tls_report;

@@ -190,6 +190,7 @@ impl Op for DeleteUser {
         end_sessions(tables, self.account, self.user, None)?;
         unbind(tables, self.account, self.user)?;
         tables.remove(Table::Users, &key);
+        tables.remove(Table::SavedSearches, &key);
         tables.remove(Table::UsersByEmail, user.email.match_key().as_bytes());
         tables.remove(Table::ProvenAddresses, user.email.match_key().as_bytes());
         Ok(user)

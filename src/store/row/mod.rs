@@ -25,6 +25,7 @@ pub mod notice;
 pub mod outcomes;
 pub mod pause;
 pub mod restored;
+pub mod saved_searches;
 pub mod suppression;
 pub mod suspension;
 pub mod tls_policy;

@@ -173,7 +173,7 @@ pub fn stored_content(bucket: Timestamp, account: AccountId) -> [u8; 24] {
     key
 }
 
-/// Key of [`Table::Users`] and prefix of the keys of [`Table::SessionsByUser`].
+/// Key of [`Table::Users`] and [`Table::SavedSearches`], and prefix of the keys of [`Table::SessionsByUser`].
 pub fn user(account: AccountId, user: UserId) -> [u8; 32] {
     owned(account, user.as_bytes())
 }

@@ -158,6 +158,8 @@ tables! {
     Timers = "timers";
     /// account, domain, first day → sums of the rows of [`Self::DmarcCounts`] of some days, which save reading them.
     DmarcSums = "dmarc_sums";
+    /// account, user → the user's saved searches.
+    SavedSearches = "saved_searches";
 }
 
 impl Table {

@@ -5,7 +5,7 @@
 const UNLINKED = [
   "/login", "/setup", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere", "/explain",
   "/open", "/open?q=nothing", "/suppressions/import", "/messages?q=to:nobody@example.com", "/queue?done=paused&site=x",
-  "/messages?q=status:open", "/shortcuts",
+  "/messages?q=status:open", "/messages?q=your&status=problems", "/shortcuts",
 ];
 /** Views of one record that are separate pages. */
 const VIEWS = {

@@ -8,6 +8,7 @@ use crate::base::time::Timestamp;
 use crate::domain::violation::Violations;
 use crate::engine::messages::MessageFilter;
 use crate::http::handlers::messages::{filter_of, metadata_of, named_id};
+use crate::panel::status_group::StatusGroup;
 
 /// Maximum number of characters read from a search.
 const CHARACTERS_MAX: usize = 500;
@@ -216,6 +217,14 @@ impl Search {
         vec![("q", self.text.clone()), ("status", self.status.clone()), ("stream", self.stream.clone())]
     }
 
+    /// Returns the parameters of this search with another status. An empty status matches all messages.
+    pub(super) fn with_status(&self, status: &str) -> Vec<(&'static str, String)> {
+        let is_status =
+            |part: &String| part.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case("status"));
+        let text = parts(&self.text).filter(|part| !is_status(part)).map(|part| quoted(&part)).collect::<Vec<_>>();
+        vec![("q", text.join(" ")), ("status", status.to_owned()), ("stream", self.stream.clone())]
+    }
+
     /// Returns, for each term, the term and the search parameters without it.
     pub(super) fn without_each(&self) -> impl Iterator<Item = (String, Vec<(&'static str, String)>)> {
         let parts: Vec<String> = parts(&self.text).collect();
@@ -247,6 +256,15 @@ pub(super) fn with_times(text: &str, times: [(&str, Option<&str>); 2]) -> String
 
 /// Returns the filter for these values: the API's filters with their checks, and the panel's own.
 fn filter_by<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
+    if let Some(group) = given("status").and_then(StatusGroup::named) {
+        let others = filter_by_api(|name| given(name).filter(|_| name != "status"), violations);
+        return MessageFilter { statuses: group.statuses(), ..others };
+    }
+    filter_by_api(given, violations)
+}
+
+/// Returns the filter for these values, without groups of statuses.
+fn filter_by_api<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
     let domain = given("domain").and_then(|text| violations.check("domain", text.parse()));
     let key = given("key").and_then(|text| violations.check("key", text.parse().map_err(|_| "must be a key's ID")));
     let code = given("code").map(|text| text.parse().map_err(|_| "must be a reply code, such as 550"));
@@ -299,102 +317,4 @@ pub(super) fn moment(text: &str, zone: &TimeZone) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Search {
-        Search::read(text, "", "", &TimeZone::get("Europe/Vienna").unwrap())
-    }
-
-    #[test]
-    fn operators_set_filters_and_other_words_match_the_subject() {
-        let search = read("to:ann@example.com status:bounced Your \"big order\" after:2026-11-20");
-        assert_eq!(search.value("to"), Some("ann@example.com"));
-        assert_eq!(search.value("status"), Some("bounced"));
-        assert_eq!(search.value("subject"), Some("your big order"));
-        assert_eq!(search.value("after"), Some("2026-11-19T23:00:00.000+00:00"));
-        assert!(search.faults.is_empty() && !search.is_empty() && read("  ").is_empty());
-    }
-
-    #[test]
-    fn the_kind_of_a_pasted_value_is_recognised() {
-        let id = MessageId::default();
-        assert_eq!(read(&id.to_string()).terms, [Term::Id(id)]);
-        assert_eq!(
-            read(&format!(" <{id}@example.com> ")).value("message_id_header").unwrap(),
-            format!("<{id}@example.com>")
-        );
-        assert!(read(&format!("{id}@example.com")).value("message_id_header").is_some());
-        assert!(read("<abc@gmail.com>").value("message_id_header").is_some());
-        assert_eq!(read("ann@example.com").value("to"), Some("ann@example.com"));
-    }
-
-    #[test]
-    fn a_leading_minus_excludes_a_term() {
-        let search = read("order -invoice -to:ann@example.com -status:bounced -code:550 -");
-        let mut violations = Violations::new();
-        let filter = search.filter(&mut violations);
-        assert_eq!(filter.subject_words, ["order"]);
-        assert_eq!(filter.without.len(), 4);
-        assert_eq!(filter.without[0].subject_words, ["invoice"]);
-        assert_eq!((filter.without[3].code, filter.without[3].to.is_none()), (Some(550), true));
-        assert!(violations.by_field().is_empty() && search.faults.is_empty() && !read("-x").is_empty());
-        assert!(read("-!").filter(&mut violations).without.is_empty(), "without a word, nothing is excluded");
-        assert_eq!(read("-after:2026-11-20").faults.len(), 1);
-    }
-
-    #[test]
-    fn responses_keys_and_domains_can_be_searched() {
-        let mut violations = Violations::new();
-        let filter = read("code:451 answer:\"Try Again\" domain:GMAIL.com").filter(&mut violations);
-        assert_eq!((filter.code, filter.answer.as_deref()), (Some(451), Some("try again")));
-        assert_eq!(filter.domain.unwrap().as_str(), "gmail.com");
-        assert!(violations.by_field().is_empty());
-        read("code:high key:mine domain:.").filter(&mut violations);
-        assert_eq!(violations.by_field().len(), 3);
-    }
-
-    #[test]
-    fn metadata_is_searched_by_its_name() {
-        let mut violations = Violations::new();
-        let search = read("metadata.order:10482 Metadata.a.b:\"x y\" -metadata.test:1 big");
-        let filter = search.filter(&mut violations);
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(filter.metadata, [pair("order", "10482"), pair("a.b", "x y")]);
-        assert_eq!(filter.without[0].metadata, [pair("test", "1")]);
-        assert_eq!(filter.subject_words, ["big"]);
-        assert!(violations.is_empty() && search.faults.is_empty() && !read("-metadata.a:1").is_empty());
-        assert_eq!(read("metadata.a:1 metadata.a:2 metadata.b:").faults.len(), 2);
-        read("metadata.a:1 metadata.b:1 metadata.c:1 metadata.d:1").filter(&mut violations);
-        assert_eq!(violations.by_field().keys().collect::<Vec<_>>(), ["metadata"]);
-    }
-
-    #[test]
-    fn chosen_days_replace_typed_ones() {
-        let times = |after, before| [("after", after), ("before", before)];
-        let text = "\"big order\" After:2026-11-20 before:2026-11-21";
-        assert_eq!(with_times(text, times(None, None)), text);
-        assert_eq!(with_times(text, times(Some("2026-11-01"), Some(""))), "\"big order\" after:2026-11-01");
-        assert_eq!(with_times("", times(None, Some("2026-11-02"))), "before:2026-11-02");
-        let search = read("after:2026-11-20 before:2026-11-20T00:00:00Z");
-        assert_eq!((search.day("after"), search.day("before")), ("2026-11-20", ""));
-    }
-
-    #[test]
-    fn invalid_terms_are_reported() {
-        assert_eq!(read("to:").faults, ["The filter to: needs a value directly after the colon."]);
-        assert_eq!(read("to:a@b.c to:d@e.f").faults, ["The filter to:d@e.f is set twice. Remove one of them."]);
-        // Not an operator, so it is an ordinary word.
-        assert_eq!(read("re: order").value("subject"), Some("re: order"));
-    }
-
-    #[test]
-    fn each_term_can_be_removed() {
-        let search = Search::read("big \"my order\" to:a@b.c", "queued", "", &TimeZone::UTC);
-        let without: Vec<_> = search.without_each().map(|(part, params)| (part, params[0].1.clone())).collect();
-        assert_eq!(without[0], ("big".to_owned(), "\"my order\" to:a@b.c".to_owned()));
-        assert_eq!(without[1], ("my order".to_owned(), "big to:a@b.c".to_owned()));
-        assert_eq!(without.len(), 4);
-        assert_eq!(without[3].0, "status: queued");
-    }
-}
+mod tests;

@@ -1,0 +1,121 @@
+//! Parsing of searches.
+
+use super::*;
+use crate::machine::transfer::Status;
+
+fn read(text: &str) -> Search {
+    Search::read(text, "", "", &TimeZone::get("Europe/Vienna").unwrap())
+}
+
+#[test]
+fn operators_set_filters_and_other_words_match_the_subject() {
+    let search = read("to:ann@example.com status:bounced Your \"big order\" after:2026-11-20");
+    assert_eq!(search.value("to"), Some("ann@example.com"));
+    assert_eq!(search.value("status"), Some("bounced"));
+    assert_eq!(search.value("subject"), Some("your big order"));
+    assert_eq!(search.value("after"), Some("2026-11-19T23:00:00.000+00:00"));
+    assert!(search.faults.is_empty() && !search.is_empty() && read("  ").is_empty());
+}
+
+#[test]
+fn the_kind_of_a_pasted_value_is_recognised() {
+    let id = MessageId::default();
+    assert_eq!(read(&id.to_string()).terms, [Term::Id(id)]);
+    assert_eq!(
+        read(&format!(" <{id}@example.com> ")).value("message_id_header").unwrap(),
+        format!("<{id}@example.com>")
+    );
+    assert!(read(&format!("{id}@example.com")).value("message_id_header").is_some());
+    assert!(read("<abc@gmail.com>").value("message_id_header").is_some());
+    assert_eq!(read("ann@example.com").value("to"), Some("ann@example.com"));
+}
+
+#[test]
+fn a_leading_minus_excludes_a_term() {
+    let search = read("order -invoice -to:ann@example.com -status:bounced -code:550 -");
+    let mut violations = Violations::new();
+    let filter = search.filter(&mut violations);
+    assert_eq!(filter.subject_words, ["order"]);
+    assert_eq!(filter.without.len(), 4);
+    assert_eq!(filter.without[0].subject_words, ["invoice"]);
+    assert_eq!((filter.without[3].code, filter.without[3].to.is_none()), (Some(550), true));
+    assert!(violations.by_field().is_empty() && search.faults.is_empty() && !read("-x").is_empty());
+    assert!(read("-!").filter(&mut violations).without.is_empty(), "without a word, nothing is excluded");
+    assert_eq!(read("-after:2026-11-20").faults.len(), 1);
+}
+
+#[test]
+fn responses_keys_and_domains_can_be_searched() {
+    let mut violations = Violations::new();
+    let filter = read("code:451 answer:\"Try Again\" domain:GMAIL.com").filter(&mut violations);
+    assert_eq!((filter.code, filter.answer.as_deref()), (Some(451), Some("try again")));
+    assert_eq!(filter.domain.unwrap().as_str(), "gmail.com");
+    assert!(violations.by_field().is_empty());
+    read("code:high key:mine domain:.").filter(&mut violations);
+    assert_eq!(violations.by_field().len(), 3);
+}
+
+#[test]
+fn metadata_is_searched_by_its_name() {
+    let mut violations = Violations::new();
+    let search = read("metadata.order:10482 Metadata.a.b:\"x y\" -metadata.test:1 big");
+    let filter = search.filter(&mut violations);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(filter.metadata, [pair("order", "10482"), pair("a.b", "x y")]);
+    assert_eq!(filter.without[0].metadata, [pair("test", "1")]);
+    assert_eq!(filter.subject_words, ["big"]);
+    assert!(violations.is_empty() && search.faults.is_empty() && !read("-metadata.a:1").is_empty());
+    assert_eq!(read("metadata.a:1 metadata.a:2 metadata.b:").faults.len(), 2);
+    read("metadata.a:1 metadata.b:1 metadata.c:1 metadata.d:1").filter(&mut violations);
+    assert_eq!(violations.by_field().keys().collect::<Vec<_>>(), ["metadata"]);
+}
+
+#[test]
+fn chosen_days_replace_typed_ones() {
+    let times = |after, before| [("after", after), ("before", before)];
+    let text = "\"big order\" After:2026-11-20 before:2026-11-21";
+    assert_eq!(with_times(text, times(None, None)), text);
+    assert_eq!(with_times(text, times(Some("2026-11-01"), Some(""))), "\"big order\" after:2026-11-01");
+    assert_eq!(with_times("", times(None, Some("2026-11-02"))), "before:2026-11-02");
+    let search = read("after:2026-11-20 before:2026-11-20T00:00:00Z");
+    assert_eq!((search.day("after"), search.day("before")), ("2026-11-20", ""));
+}
+
+#[test]
+fn a_status_may_be_a_group_of_statuses() {
+    let mut violations = Violations::new();
+    let filter = read("status:waiting -status:problems").filter(&mut violations);
+    assert_eq!(filter.statuses, [Status::Queued, Status::Deferred]);
+    let problems = [Status::Bounced, Status::Failed, Status::Suppressed, Status::Complained];
+    assert_eq!(filter.without[0].statuses, problems);
+    let chosen = Search::read("big", "problems", "", &TimeZone::UTC).filter(&mut violations);
+    assert_eq!((chosen.statuses, chosen.subject_words), (problems.to_vec(), vec!["big".to_owned()]));
+    assert!(violations.is_empty());
+    read("status:open").filter(&mut violations);
+    assert_eq!(violations.by_field().keys().collect::<Vec<_>>(), ["status"]);
+}
+
+#[test]
+fn another_status_replaces_the_typed_one() {
+    let search = Search::read("Status:bounced \"big order\" -status:failed", "queued", "marketing", &TimeZone::UTC);
+    let params = search.with_status("waiting").into_iter().map(|(_, value)| value).collect::<Vec<_>>();
+    assert_eq!(params, ["\"big order\" -status:failed", "waiting", "marketing"]);
+}
+
+#[test]
+fn invalid_terms_are_reported() {
+    assert_eq!(read("to:").faults, ["The filter to: needs a value directly after the colon."]);
+    assert_eq!(read("to:a@b.c to:d@e.f").faults, ["The filter to:d@e.f is set twice. Remove one of them."]);
+    // Not an operator, so it is an ordinary word.
+    assert_eq!(read("re: order").value("subject"), Some("re: order"));
+}
+
+#[test]
+fn each_term_can_be_removed() {
+    let search = Search::read("big \"my order\" to:a@b.c", "queued", "", &TimeZone::UTC);
+    let without: Vec<_> = search.without_each().map(|(part, params)| (part, params[0].1.clone())).collect();
+    assert_eq!(without[0], ("big".to_owned(), "\"my order\" to:a@b.c".to_owned()));
+    assert_eq!(without[1], ("my order".to_owned(), "big to:a@b.c".to_owned()));
+    assert_eq!(without.len(), 4);
+    assert_eq!(without[3].0, "status: queued");
+}

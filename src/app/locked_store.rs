@@ -10,6 +10,7 @@ use super::daemon::broken;
 use super::lock::DirectoryLock;
 use super::replication::Claim;
 use super::resolver::resolver;
+use super::runtime::lower_priority;
 use super::settings::{self, Mode};
 use super::store_open_report::{self, Start};
 use super::supervisor;
@@ -66,6 +67,7 @@ impl LockedStore {
             progress,
             replica,
             verified_bytes_max: VERIFIED_AT_START,
+            lower_priority,
             ..StartOptions::default()
         };
         let store = Store::open_with(directory, surroundings, options)

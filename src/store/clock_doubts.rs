@@ -1,14 +1,15 @@
 //! Clock facts in the store: the newest identifier and the periods in which the wall clock was doubtful.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use redb::{Database, ReadableDatabase as _};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableError};
 
 use super::checksum::Values;
 use super::damage::guarded;
 use super::error::StoreError;
 use super::open::last_id;
 use super::read::{OnDamage, Order, Read, after_prefix, sound};
+use super::row::Row as _;
 use super::row::clock_doubt::ClockDoubtRow;
 use super::schema::{Table, meta};
 use super::snapshot::Snapshot;
@@ -44,6 +45,56 @@ pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
     // A new database has no tables yet.
     let found = guarded(|| newest_of_any_format(database)).ok().and_then(|found| found.ok().flatten());
     found.filter(|newest| wall.since(*newest) > STOPPED_MAX).unwrap_or(wall)
+}
+
+/// Deadlines of content, judged without the engine's clock: when the journal is replayed, and on a standby.
+pub(super) struct Deadlines {
+    now: Timestamp,
+    /// The offset of each doubt that has ended. `None` while a doubt is open: nothing expires until it ends.
+    offsets: Option<BTreeMap<u32, i64>>,
+}
+
+impl Deadlines {
+    /// Reads the doubts of a database, which may have an earlier format. `wall` is the wall clock.
+    pub(super) fn read(database: &Database, wall: Timestamp) -> Self {
+        let offsets = guarded(|| offsets_of_any_format(database));
+        Self { now: time_of_start(database, wall), offsets: offsets.ok().and_then(Result::ok).flatten() }
+    }
+
+    /// Returns whether the content of `bucket` may be destroyed. Content of a doubt that is not recorded, or whose row
+    /// is damaged, is kept.
+    pub(super) fn have_passed(&self, bucket: Bucket) -> bool {
+        let Some(offsets) = &self.offsets else { return false };
+        let offset = bucket.doubt().map_or(Some(0), |number| offsets.get(&number).copied());
+        offset.is_some_and(|offset| bucket.end.moved_by(offset) <= self.now)
+    }
+}
+
+/// Returns the offset of each doubt that has ended; `None` if one is open.
+fn offsets_of_any_format(database: &Database) -> Result<Option<BTreeMap<u32, i64>>, StoreError> {
+    let read = database.begin_read()?;
+    let values = match read.open_table(Table::Meta.definition()) {
+        Ok(facts) => Values::of_format(migrate::format_in(&facts)?),
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Some(BTreeMap::new())),
+        Err(error) => return Err(error.into()),
+    };
+    let table = match read.open_table(Table::ClockDoubts.definition()) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Some(BTreeMap::new())),
+        Err(error) => return Err(error.into()),
+    };
+    let mut offsets = BTreeMap::new();
+    for entry in table.iter()?.take(DOUBTS_MAX) {
+        let (key, stored) = entry?;
+        let row = values.open(Table::ClockDoubts.name(), key.value(), stored.value());
+        let row = row.and_then(|row| ClockDoubtRow::decode(row).ok());
+        let (Ok(number), Some(row)) = (key.value().try_into().map(u32::from_be_bytes), row) else { continue };
+        if row.end.is_none() {
+            return Ok(None);
+        }
+        offsets.insert(number, row.offset_ms());
+    }
+    Ok(Some(offsets))
 }
 
 /// Returns the time of the newest identifier in a database, which may have an earlier format.
@@ -119,4 +170,45 @@ fn doubts(read: &impl Read) -> Result<Vec<(u32, ClockDoubtRow)>, StoreError> {
     let number = |key: &[u8]| key.try_into().map(u32::from_be_bytes).ok();
     let rows = read.sound_rows::<ClockDoubtRow>(&[], DOUBTS_MAX)?;
     Ok(rows.into_iter().filter_map(|(key, row)| Some((number(&key)?, row))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::account::{QuotaLimits, RetentionDays};
+    use crate::domain::sending_domain::DomainStatus;
+    use crate::domain::stream::Stream;
+    use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt};
+    use crate::store::testing::TestStore;
+
+    const HOUR_MS: i64 = 3_600_000;
+
+    #[test]
+    fn content_is_kept_while_a_doubt_is_open_and_for_its_offset_afterwards() {
+        let test = TestStore::new();
+        let (bucket, now) = (Bucket::of(test.now(), RetentionDays::new(1).unwrap()), test.now());
+        let end = bucket.end.moved_by(HOUR_MS / 2);
+        let have_passed = |bucket| Deadlines::read(&test.store().database, end).have_passed(bucket);
+        let in_doubt = bucket.in_doubt(1);
+        assert!(have_passed(bucket));
+        assert!(!have_passed(in_doubt), "its doubt is not recorded");
+        test.done(BeginDoubt { number: 1 });
+        drop(test.snapshot());
+        assert!(!have_passed(bucket) && !have_passed(in_doubt));
+        test.done(EndDoubt { number: 1, until: now, offset_ms: HOUR_MS });
+        drop(test.snapshot());
+        assert!(have_passed(bucket) && !have_passed(in_doubt));
+        let later = end.moved_by(HOUR_MS);
+        assert!(Deadlines::read(&test.store().database, later).have_passed(in_doubt));
+    }
+
+    #[test]
+    fn a_wall_clock_far_ahead_of_the_newest_identifier_expires_nothing() {
+        let test = TestStore::new();
+        test.domain(test.account(QuotaLimits::default()), "example.com", Stream::Transactional, DomainStatus::Verified);
+        drop(test.snapshot());
+        let bucket = Bucket::of(test.now(), RetentionDays::new(1).unwrap());
+        let at = |days: i64| Deadlines::read(&test.store().database, test.now().moved_by(days * 24 * HOUR_MS));
+        assert!(at(6).have_passed(bucket) && !at(8).have_passed(bucket));
+    }
 }

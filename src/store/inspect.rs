@@ -110,15 +110,15 @@ impl Inspection {
         let soundness = guarded(|| database.check_integrity().map_err(|error| error.to_string())).flatten();
         check_format(&database, directory, &soundness)?;
         let mut in_journal = InJournal::default();
-        let keep = |key: &[u8], sealed: &[u8]| {
-            in_journal.keep(key, sealed);
-            Ok(())
-        };
         let replay = Replay::read(&database, &*disk, directory)?;
         let journal_damage = replay.damage().copied();
-        if let Some(transaction) = replay.apply(&database, keep)? {
+        if let Some(transaction) = replay.apply(&database)? {
             transaction.commit().map_err(StoreError::from)?;
         }
+        replay.bodies(|key, sealed| {
+            in_journal.keep(key, sealed);
+            Ok(())
+        })?;
         make_tables(&database)?;
         let mut inspection = Self { database, soundness, content: None, key_fault: None, journal_damage };
         inspection.open_content(disk, directory, in_journal)?;

@@ -54,6 +54,7 @@ mod totals;
 mod writer;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -106,6 +107,8 @@ pub struct Store {
     /// Queues of the store's threads; `None` once the store is closed.
     doors: Mutex<Option<Doors>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Ends the verification of pages.
+    is_closing: Arc<AtomicBool>,
 }
 
 /// Size of a store on disk.
@@ -331,6 +334,7 @@ impl Store {
 
     /// Commits the queued operations, then closes: later operations are refused. Blocks until the threads have ended.
     pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Release);
         drop(self.doors.lock().unwrap_or_else(PoisonError::into_inner).take());
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::StorageBackend;
@@ -17,6 +18,8 @@ const PAGES_MAX: usize = 131_072;
 pub(super) struct Overlay {
     file: Arc<dyn DiskFile>,
     changed: RwLock<ChangedPages>,
+    /// Once set, reads fail.
+    is_stopped: Arc<AtomicBool>,
 }
 
 struct ChangedPages {
@@ -31,7 +34,16 @@ impl Overlay {
     pub(super) fn over(file: Arc<dyn DiskFile>) -> io::Result<Self> {
         let length = file.length()?;
         let changed = ChangedPages { length, of_file: length, pages: BTreeMap::new() };
-        Ok(Self { file, changed: RwLock::new(changed) })
+        Ok(Self { file, changed: RwLock::new(changed), is_stopped: Arc::default() })
+    }
+
+    /// Creates a view of a file whose service goes on: with the header as it is now, until `is_stopped` is set.
+    pub(super) fn beside_service(file: Arc<dyn DiskFile>, is_stopped: Arc<AtomicBool>) -> io::Result<Self> {
+        let view = Self { is_stopped, ..Self::over(file)? };
+        let mut header = [0; PAGE];
+        view.read(0, &mut header)?;
+        view.write(0, &header)?;
+        Ok(view)
     }
 
     /// Reads the file's own bytes at `offset`; bytes after the first `of_file` are zeros.
@@ -70,6 +82,9 @@ impl StorageBackend for Overlay {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if self.is_stopped.load(Ordering::Acquire) {
+            return Err(io::Error::other("the service is stopping"));
+        }
         let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
         if offset + out.len() as u64 > changed.length {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use super::segment::Segment;
 use super::{Place, failed, segment, unsynced};
 use crate::base::time::Timestamp;
+use crate::machine::retention::Bucket;
+use crate::store::clock_doubts::Deadlines;
 use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
@@ -52,14 +54,14 @@ fn parts_of(key: &[u8]) -> Option<(Timestamp, u32, u64)> {
 pub(in crate::store) struct Returning {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    now: Timestamp,
+    deadlines: Deadlines,
     files: BTreeMap<(Timestamp, u32), Arc<dyn DiskFile>>,
 }
 
 impl Returning {
-    /// Creates a writer for the segments of `directory`. Deadlines are judged at `now`.
-    pub(in crate::store) fn new(disk: Arc<dyn Disk>, directory: &Path, now: Timestamp) -> Self {
-        Self { disk, directory: directory.join("content"), now, files: BTreeMap::new() }
+    /// Creates a writer for the segments of `directory`.
+    pub(in crate::store) fn new(disk: Arc<dyn Disk>, directory: &Path, deadlines: Deadlines) -> Self {
+        Self { disk, directory: directory.join("content"), deadlines, files: BTreeMap::new() }
     }
 
     /// Writes a body to its place, unless its deadline has passed. It writes even if the body can be read there: after
@@ -82,8 +84,10 @@ impl Returning {
         let is_there = self.disk.open(&path, Opening::Existing).map(drop);
         let file = match is_there.and_then(|()| self.disk.open(&path, Opening::Kept)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && bucket <= self.now => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if self.deadlines.have_passed(Bucket { end: bucket }) {
+                    return Ok(None);
+                }
                 segment::make(&*self.disk, &self.directory, bucket, number)?
             }
             Err(error) => return Err(failed("open", &path, &error)),

@@ -60,16 +60,11 @@ impl Replay {
         self.found.damage.as_ref()
     }
 
-    /// Replays the records. Returns a transaction to commit if there were any. `body` gets the inlined bodies, which
-    /// must be durable before the commit. May be repeated.
+    /// Replays the rows of the records. Returns a transaction to commit if there were any records. May be repeated.
     ///
     /// # Errors
-    /// Database errors and errors of `body`; a record of a later version.
-    pub(in crate::store) fn apply(
-        &self,
-        database: &Database,
-        mut body: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-    ) -> Result<Option<WriteTransaction>, StoreError> {
+    /// Database errors; a record of a later version.
+    pub(in crate::store) fn apply(&self, database: &Database) -> Result<Option<WriteTransaction>, StoreError> {
         if let Some(offset) = self.found.torn_at {
             tracing::warn!(
                 offset,
@@ -85,7 +80,6 @@ impl Replay {
         for (layout, payload) in self.found.payloads(&self.bytes) {
             for redo::Change { table, key, value } in redo::decode(layout, payload)? {
                 if table == BODIES {
-                    body(key, value.unwrap_or_default())?;
                     continue;
                 }
                 let mut opened = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
@@ -96,6 +90,23 @@ impl Replay {
             }
         }
         Ok(Some(transaction))
+    }
+
+    /// Calls `body` with the inlined bodies of the records. They must be durable before the rows are.
+    ///
+    /// # Errors
+    /// Errors of `body`; a record of a later version.
+    pub(in crate::store) fn bodies(
+        &self,
+        mut body: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for (layout, payload) in self.found.payloads(&self.bytes) {
+            let changes = redo::decode(layout, payload)?.into_iter().filter(|change| change.table == BODIES);
+            for change in changes {
+                body(change.key, change.value.unwrap_or_default())?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the payloads of the replayed records for a backlog. A store of format 1 is migrated and has none.

@@ -1,10 +1,12 @@
 //! The last part of opening a store: it creates the store with its writer and its appender, around their shared state.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::pinned_pages::PinnedPages;
 use super::preparing::Prepared;
 use super::{QUEUE, Surroundings, Workers};
 use crate::store::account_notifier::AccountNotifier;
@@ -37,6 +39,8 @@ pub(super) struct StoreParts<'a> {
     pub(super) content: Arc<Content>,
     pub(super) journal: Journal,
     pub(super) outbox: Option<Arc<Outbox>>,
+    pub(super) is_closing: Arc<AtomicBool>,
+    pub(super) pinned_pages: Option<PinnedPages>,
 }
 
 /// Creates the store and its workers, which have no threads yet.
@@ -95,6 +99,7 @@ pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
         last_message: Mutex::new(last_message),
         doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
         threads: Mutex::default(),
+        is_closing: parts.is_closing,
     };
-    (store, Workers { writer, writer_inbox, appender, appender_inbox })
+    (store, Workers { writer, writer_inbox, appender, appender_inbox, pinned_pages: parts.pinned_pages })
 }

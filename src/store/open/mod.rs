@@ -3,6 +3,7 @@
 mod assembling;
 pub(super) mod database;
 mod options;
+mod pinned_pages;
 mod preparing;
 mod recovering;
 pub(super) mod replaying;
@@ -31,6 +32,7 @@ use crate::machine::service_clock::ServiceTime;
 
 use assembling::{StoreParts, assemble};
 pub use options::{ReplicaStart, StartOptions, StartWork, SyncRule};
+use pinned_pages::PinnedPages;
 use preparing::prepare;
 pub(super) use preparing::{last_id, sequence};
 use recovering::{Recovered, recover};
@@ -38,8 +40,8 @@ pub use replaying::OnJournalDamage;
 
 /// Name of the database file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
-/// Maximum size of a database whose pages a start verifies. The verification takes well under a second.
-pub const VERIFIED_AT_START: u64 = 256 << 20;
+/// Maximum size of a database whose pages a start verifies first. The verification takes a few seconds at most.
+pub const VERIFIED_AT_START: u64 = 1 << 30;
 /// Maximum wait for another process's lock. A killed process may hold it for a moment.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of operations in each thread's queue. When it is full, callers wait.
@@ -114,6 +116,8 @@ pub(super) struct Workers {
     pub(super) writer_inbox: Receiver<Job>,
     pub(super) appender: Arc<Appender>,
     pub(super) appender_inbox: Receiver<Append>,
+    /// Pages to verify beside the service.
+    pub(super) pinned_pages: Option<PinnedPages>,
 }
 
 impl Store {
@@ -168,8 +172,9 @@ impl Store {
         max_wait: Duration,
         options: StartOptions,
     ) -> Result<Self, OpenError> {
+        let lower_priority = options.lower_priority;
         let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, max_wait, options)?;
-        store.start(workers)?;
+        store.start(workers, lower_priority)?;
         Ok(store)
     }
 
@@ -198,9 +203,12 @@ impl Store {
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
         let Recovered { database, reserve, started_at } = recover(&disk, directory, &surroundings, max_wait, &options)?;
-        let StartOptions { monotonic, progress, limits, replica, .. } = options;
+        let StartOptions { monotonic, progress, limits, replica, verified_bytes_max, .. } = options;
         let entropy = Arc::clone(&surroundings.entropy);
         let prepared = prepare(&database, &*disk, directory, &*entropy, &*progress)?;
+        let is_closing = Arc::default();
+        let pinned_pages =
+            PinnedPages::of_large(&database, &disk, directory, verified_bytes_max, Arc::clone(&is_closing))?;
         let health = Arc::new(Health::default());
         let master = Arc::clone(&prepared.master);
         let content = Content::open(Arc::clone(&disk), directory, master, Arc::clone(&health), entropy, &limits)?;
@@ -225,30 +233,35 @@ impl Store {
             content,
             journal,
             outbox,
+            is_closing,
+            pinned_pages,
         }))
     }
 
     /// Starts a thread for each worker.
-    fn start(&self, workers: Workers) -> Result<(), OpenError> {
-        let Workers { writer, writer_inbox, appender, appender_inbox } = workers;
+    fn start(&self, workers: Workers, lower_priority: fn()) -> Result<(), OpenError> {
+        let Workers { writer, writer_inbox, appender, appender_inbox, pinned_pages } = workers;
         let Some(Doors { writer: after_append, .. }) = self.doors() else { return Err(StoreError::Closed.into()) };
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.push(self.spawn("appender", move || appender.run(&appender_inbox, &after_append))?);
-        threads.push(self.spawn("writer", move || writer.run(&writer_inbox))?);
+        let done = |()| Ok(());
+        threads.push(self.spawn("appender", move || done(appender.run(&appender_inbox, &after_append)))?);
+        threads.push(self.spawn("writer", move || done(writer.run(&writer_inbox)))?);
+        if let Some(pages) = pinned_pages {
+            threads.push(self.spawn("verifier", move || {
+                lower_priority();
+                pages.verify()
+            })?);
+        }
         Ok(())
     }
 
-    /// Starts a thread. A panic anywhere in it counts as a failure of the store.
+    /// Starts a thread. Its error, or a panic anywhere in it, counts as a failure of the store.
     fn spawn(
         &self,
         name: &'static str,
-        run: impl FnOnce() + Send + 'static,
+        work: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
     ) -> Result<thread::JoinHandle<()>, OpenError> {
         let health = Arc::clone(&self.health);
-        let work = || {
-            run();
-            Ok(())
-        };
         // The failure is latched by then, and every caller that waits for the store gets it from there.
         let watched = move || drop(health.watch(name, work));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);

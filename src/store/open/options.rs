@@ -52,7 +52,10 @@ pub struct StartOptions {
     /// Called during slow work of a start, so that a supervisor can be asked for more time.
     pub progress: Rc<dyn Fn(StartWork)>,
     /// Maximum size in bytes of a database whose pages are verified first. Requires that no other process has it open.
+    /// A larger one is verified beside the service; with 0 none is.
     pub verified_bytes_max: u64,
+    /// Lowers the priority of the calling thread, for the verification beside the service.
+    pub lower_priority: fn(),
     /// Limits of the store.
     pub limits: Limits,
     /// Replication; `None` without it.
@@ -68,6 +71,7 @@ impl Default for StartOptions {
             monotonic: Arc::new(move || began.elapsed()),
             progress: Rc::new(|_| {}),
             verified_bytes_max: 0,
+            lower_priority: || {},
             limits: Limits::default(),
             replica: None,
         }

@@ -52,7 +52,7 @@ pub(super) fn recover(
     reserve.before_commit();
     let now = (surroundings.now)().now;
     let started_at = clock_doubts::time_of_start(&database, now);
-    replay(&database, disk, directory, options.on_journal_damage, started_at, &*surroundings.entropy)?;
+    replay(&database, disk, directory, options.on_journal_damage, now, &*surroundings.entropy)?;
     journal::name_epoch_of_format_1(&database, &**disk, directory)?;
     let migrating = |migration| progress(StartWork::Migrating(migration));
     let environment = migrate::Environment { disk: &**disk, directory, now, progress: &migrating };

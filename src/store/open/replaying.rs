@@ -12,6 +12,7 @@ use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::store::checksum::Values;
+use crate::store::clock_doubts::Deadlines;
 use crate::store::content::Returning;
 use crate::store::damage::Damage;
 use crate::store::disk::Disk;
@@ -32,13 +33,13 @@ pub enum OnJournalDamage {
     Accept,
 }
 
-/// Replays the journal of `directory` into `database`, durably.
+/// Replays the journal of `directory` into `database`, durably. `wall` is the wall clock.
 pub(in crate::store) fn replay(
     database: &Database,
     disk: &Arc<dyn Disk>,
     directory: &Path,
     on_damage: OnJournalDamage,
-    now: Timestamp,
+    wall: Timestamp,
     entropy: &dyn Entropy,
 ) -> Result<(), OpenError> {
     let replay = Replay::read(database, &**disk, directory)?;
@@ -47,20 +48,25 @@ pub(in crate::store) fn replay(
         (None, OnJournalDamage::Accept) => return Err(OpenError::JournalWhole),
         (damage, OnJournalDamage::Refuse | OnJournalDamage::Accept) => damage,
     };
-    let mut bodies = Returning::new(Arc::clone(disk), directory, now);
     replica::collect(disk, directory, database, &replay);
-    let mut replayed = replay.apply(database, |key, sealed| bodies.write(key, sealed))?;
-    if let Some(damage) = damage {
-        let name = replay.keep_damaged(&**disk, directory, now)?;
-        report(damage, name.as_deref());
-        // Visible now, and durable together with the hold.
-        replayed.map(journal::publish).transpose()?;
-        replayed = Some(hold_queue(database, now)?);
+    let replayed = replay.apply(database)?;
+    if replayed.is_none() && damage.is_none() {
+        return Ok(());
     }
-    if let Some(transaction) = replayed {
-        bodies.sync()?;
-        journal::checkpoint_at_start(&**disk, directory, transaction, entropy)?;
-    }
+    // Visible now, and durable with the checkpoint. The deadlines of the bodies depend on the rows.
+    replayed.map(journal::publish).transpose()?;
+    let mut bodies = Returning::new(Arc::clone(disk), directory, Deadlines::read(database, wall));
+    replay.bodies(|key, sealed| bodies.write(key, sealed))?;
+    bodies.sync()?;
+    let transaction = match damage {
+        Some(damage) => {
+            let name = replay.keep_damaged(&**disk, directory, wall)?;
+            report(damage, name.as_deref());
+            hold_queue(database, wall)?
+        }
+        None => database.begin_write().map_err(StoreError::from)?,
+    };
+    journal::checkpoint_at_start(&**disk, directory, transaction, entropy)?;
     Ok(())
 }
 

@@ -14,7 +14,9 @@ use super::position::{Position, Sequence};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
+use crate::machine::retention::Bucket;
 use crate::store::checksum::Values;
+use crate::store::clock_doubts::Deadlines;
 use crate::store::content::{Content, Returning};
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::{Disk, FileSystem};
@@ -175,7 +177,9 @@ impl Follower {
     /// File system errors.
     pub fn body(&mut self, key: &[u8], sealed: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let (disk, directory) = (&self.disk, &self.directory);
-        let bodies = self.bodies.get_or_insert_with(|| Returning::new(Arc::clone(disk), directory, now));
+        let database = &self.database;
+        let new = || Returning::new(Arc::clone(disk), directory, Deadlines::read(database, now));
+        let bodies = self.bodies.get_or_insert_with(new);
         bodies.write(key, sealed)
     }
 
@@ -249,8 +253,10 @@ impl Follower {
     /// # Errors
     /// File system errors.
     pub fn destroy_until(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        for bucket in self.content.buckets_until(now)? {
-            self.content.destroy(bucket)?;
+        let deadlines = Deadlines::read(&self.database, now);
+        let buckets = self.content.buckets_until(Timestamp::MAX)?;
+        for end in buckets.into_iter().filter(|end| deadlines.have_passed(Bucket { end: *end })) {
+            self.content.destroy(end)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::base::id::Ulid;
 use crate::domain::account::QuotaLimits;
 use crate::store::open::ReplicaStart;
 use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::row::message::MessageRow;
 use crate::store::schema::{Table, meta};
 use crate::store::snapshot::Snapshot;
 use crate::store::testing::TestStore;
@@ -218,4 +219,21 @@ fn a_follower_refuses_a_batch_after_a_missing_one() {
     assert!(matches!(follower.batch(&taken.payload, taken.sequence, test.now()), Err(FollowError::Gap { .. })));
     follower.batch(&skipped.payload, skipped.sequence, test.now()).unwrap();
     follower.batch(&skipped.payload, skipped.sequence, test.now()).unwrap();
+}
+
+#[test]
+fn a_follower_with_a_wall_clock_far_ahead_destroys_no_content() {
+    let mut test = TestStore::new();
+    let sender = test.sender();
+    let id = sender.accept_with_body("b@example.net", 1, b"kept");
+    let place = test.row::<MessageRow>(&sender.key(id)).place;
+    let now = test.now();
+    test.close();
+    let entropy = Arc::new(SeededEntropy::new(9));
+    let mut follower = Follower::open(test.directory(), now, entropy).unwrap();
+    let days = |days: u32| now + Duration::from_secs(24 * 3600) * days;
+    follower.destroy_until(days(40)).unwrap();
+    assert!(!follower.lacks_key(place.bucket, place.segment));
+    follower.destroy_until(days(2)).unwrap();
+    assert!(follower.lacks_key(place.bucket, place.segment));
 }

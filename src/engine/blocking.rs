@@ -1,13 +1,9 @@
 //! Blocking work started by accounts: searches, exports, reading stored messages. It runs on a few threads, and
 //! accounts take turns. So an account can't fill the runtime's thread pool or block another account.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use tokio::sync::oneshot;
-
 use super::executor::Executor;
+use super::turn_permits::TurnPermits;
 use crate::base::id::AccountId;
-use crate::machine::fair_permits::FairLimit;
 use crate::store::error::StoreError;
 
 /// Maximum threads for blocking work of accounts.
@@ -18,24 +14,16 @@ pub(super) const BODIES_AT_ONCE: usize = 16;
 /// Account identifier for the operator and the service itself.
 pub const OPERATOR: AccountId = AccountId(crate::base::id::Ulid([0; 16]));
 
-type Permits = Mutex<FairLimit<oneshot::Sender<Permit>>>;
-
-/// The permits for blocking work.
+/// The threads for blocking work.
 pub(super) struct Blocking {
     executor: Executor,
-    permits: Arc<Permits>,
-}
-
-/// The right to do blocking work, until it is dropped.
-struct Permit {
-    permits: Arc<Permits>,
-    account: AccountId,
+    permits: TurnPermits,
 }
 
 impl Blocking {
-    /// Creates permits for `at_once` concurrent jobs.
+    /// Allows `at_once` concurrent jobs.
     pub(super) fn new(executor: Executor, at_once: usize) -> Self {
-        Self { executor, permits: Arc::new(Mutex::new(FairLimit::new(at_once))) }
+        Self { executor, permits: TurnPermits::new(at_once) }
     }
 
     /// Runs `work` for an account on a thread that may block, once it is the account's turn.
@@ -47,10 +35,7 @@ impl Blocking {
         account: AccountId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (sender, granted) = oneshot::channel();
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner).request(account, sender);
-        grant(&self.permits);
-        let permit = granted.await.map_err(|_| StoreError::Panicked)?;
+        let permit = self.permits.take(account).await.ok_or(StoreError::Panicked)?;
         // The work continues even if the caller goes away, so the work owns the permit.
         let work = move || {
             let _permit = permit;
@@ -60,32 +45,11 @@ impl Blocking {
     }
 }
 
-/// Grants the free permits.
-fn grant(permits: &Arc<Permits>) {
-    loop {
-        let mut locked = permits.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((account, waiter)) = locked.grant() else { return };
-        if waiter.is_closed() {
-            locked.release(account);
-            continue;
-        }
-        drop(locked);
-        // If the caller is gone, dropping the permit returns it.
-        drop(waiter.send(Permit { permits: Arc::clone(permits), account }));
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner).release(self.account);
-        grant(&self.permits);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::id::Ulid;
+    use std::sync::Arc;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
@@ -141,7 +105,7 @@ mod tests {
         let gone = run(account(1), gone);
         let (last, release_last) = held(&began, 3);
         let last = run(account(2), last);
-        while blocking.permits.lock().unwrap().waiting() < 2 {
+        while blocking.permits.waiting() < 2 {
             tokio::task::yield_now().await;
         }
         gone.abort();

@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::Engine;
 use super::audit::Behalf;
 use super::suppressed_messages::Leased;
 use super::suppressions::{Imported, SuppressionBatches, failure};
+use super::turn_permits::{TurnPermit, TurnPermits};
 use crate::base::id::AccountId;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::Op;
@@ -24,8 +26,10 @@ use crate::store::row::suppression::{ImportStage, SuppressionImportRow};
 use crate::store::schema::Table;
 use crate::store::timer::Timer;
 
-/// Maximum concurrent imports of long lists.
+/// Maximum concurrent imports of long lists. Accounts take turns.
 const AT_ONCE: usize = 2;
+/// Maximum wait for a turn.
+const TURN_WAIT: Duration = Duration::from_secs(20);
 /// Maximum pause between two batches.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -34,7 +38,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 pub enum ImportRefusal {
     /// An import of the account is running, or is being rolled back.
     Running,
-    /// Other accounts run the maximum number of long imports.
+    /// Other accounts' long imports took too long.
     Crowded,
     /// The account would have more than the maximum number of suppressions.
     TooMany,
@@ -43,7 +47,7 @@ pub enum ImportRefusal {
 /// Accounts with a running import. An import ends with its process, so this is kept in memory.
 pub(super) struct Imports {
     running: Arc<RunningImports>,
-    permits: Arc<Semaphore>,
+    permits: TurnPermits,
 }
 
 #[derive(Default)]
@@ -56,25 +60,26 @@ struct RunningImports {
 struct RunningImport {
     running: Arc<RunningImports>,
     account: AccountId,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<TurnPermit>,
 }
 
 impl Default for Imports {
     fn default() -> Self {
-        Self { running: Arc::default(), permits: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { running: Arc::default(), permits: TurnPermits::new(AT_ONCE) }
     }
 }
 
 impl Imports {
-    /// Starts an import of `batches` batches. A single batch is little work and needs no permit.
-    fn begin(&self, account: AccountId, batches: usize) -> Result<RunningImport, ImportRefusal> {
+    /// Starts an import of `batches` batches. A single batch is little work and needs no permit; others wait for their
+    /// turn.
+    async fn begin(&self, account: AccountId, batches: usize) -> Result<RunningImport, ImportRefusal> {
         if !self.running.accounts().insert(account) {
             return Err(ImportRefusal::Running);
         }
         let mut turn = RunningImport { running: Arc::clone(&self.running), account, _permit: None };
         if batches > 1 {
-            let permit = Arc::clone(&self.permits).try_acquire_owned();
-            turn._permit = Some(permit.map_err(|_| ImportRefusal::Crowded)?);
+            let permit = timeout(TURN_WAIT, self.permits.take(account)).await;
+            turn._permit = Some(permit.ok().flatten().ok_or(ImportRefusal::Crowded)?);
         }
         Ok(turn)
     }
@@ -117,7 +122,7 @@ impl Engine {
         list: Arc<dyn SuppressionBatches>,
     ) -> Result<Imported, OpError<ImportRefusal>> {
         let on = on.into();
-        let turn = self.imports.begin(on.account, list.batches()).map_err(OpError::Refused)?;
+        let turn = self.imports.begin(on.account, list.batches()).await.map_err(OpError::Refused)?;
         let engine = Arc::clone(self);
         let imported = tokio::spawn(async move {
             let _turn = turn;
@@ -244,17 +249,22 @@ mod tests {
     use super::*;
     use crate::base::id::Ulid;
 
-    #[test]
-    fn an_account_runs_one_import_and_all_accounts_two_long_ones() {
+    #[tokio::test(start_paused = true)]
+    async fn an_account_runs_one_import_and_all_accounts_two_long_ones() {
         let imports = Imports::default();
         let account = |byte| AccountId(Ulid([byte; 16]));
         let begin = |byte, batches| imports.begin(account(byte), batches);
-        let turns = [begin(1, 2), begin(2, 9)];
+        let turns = [begin(1, 2).await, begin(2, 9).await];
         assert!(turns.iter().all(Result::is_ok));
-        assert_eq!(begin(1, 1).err(), Some(ImportRefusal::Running));
-        assert_eq!(begin(3, 2).err(), Some(ImportRefusal::Crowded));
-        assert!(begin(3, 1).is_ok(), "a short list takes no permit, and the refused import left no trace");
-        drop(turns);
-        assert!(begin(3, 2).is_ok() && begin(1, 1).is_ok());
+        assert_eq!(begin(1, 1).await.err(), Some(ImportRefusal::Running));
+        assert_eq!(begin(3, 2).await.err(), Some(ImportRefusal::Crowded));
+        assert!(begin(3, 1).await.is_ok(), "a short list takes no permit, and the refused import left no trace");
+        let third = begin(3, 2);
+        tokio::pin!(third);
+        assert!(timeout(Duration::ZERO, &mut third).await.is_err());
+        let [first, _second] = turns;
+        drop(first);
+        let again = timeout(Duration::ZERO, begin(1, 2)).await;
+        assert!(again.is_err() && third.await.is_ok(), "the third account comes before the first comes again");
     }
 }

@@ -73,6 +73,7 @@ mod throttles;
 mod tls_policy;
 mod tls_reports;
 mod transfer;
+mod turn_permits;
 mod work_slots;
 pub use transfer::Tables;
 pub use transfer::egress_routes::{CaptureRoute, EgressRoutes};

@@ -1,21 +1,22 @@
 //! Hashing passwords with argon2id, off the async threads and few at a time. Each hash costs 19 MiB and much CPU time,
 //! so a flood of sign-ins must neither exhaust memory nor starve mail delivery.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
-use tokio::sync::Semaphore;
 
 use super::executor::Executor;
-use super::work_slots::WorkSlots;
+use super::turn_permits::{TurnPermit, TurnPermits};
+use super::work_slots::{Owner, WorkSlot, WorkSlots};
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
 use crate::domain::network::Network;
 use crate::domain::user::NewPassword;
 
-/// Maximum concurrent hashes.
-const AT_ONCE: usize = 2;
+/// Maximum concurrent hashes for strangers, and as many for known users. So strangers use one processor at most, and
+/// never delay a known user.
+const AT_ONCE: usize = 1;
 /// Maximum strangers in the queue for a hash; beyond that, sign-in is overloaded for them.
 const STRANGERS_MAX: usize = 128;
 /// Maximum strangers of one network in the queue.
@@ -32,12 +33,30 @@ const SALT_BYTES: usize = 16;
 /// Password hasher with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, parallelism 1.
 pub(super) struct Passwords {
     executor: Executor,
-    places: Arc<Semaphore>,
-    strangers: WorkSlots<Option<Network>>,
-    known: WorkSlots<AccountId>,
+    strangers: HashQueue<Option<Network>>,
+    known: HashQueue<AccountId>,
     users: WorkSlots<UserId>,
     /// Hash of an unknown password, so that an unknown user takes as long as a known one.
     nobody: OnceLock<String>,
+}
+
+/// A queue of bounded length in which owners take turns.
+struct HashQueue<O: Owner> {
+    slots: WorkSlots<O>,
+    permits: TurnPermits<O>,
+}
+
+impl<O: Owner> HashQueue<O> {
+    fn new(most: usize, of_owner: usize) -> Self {
+        Self { slots: WorkSlots::new(most, of_owner), permits: TurnPermits::new(AT_ONCE) }
+    }
+
+    /// Waits for the owner's turn.
+    async fn turn(&self, owner: O) -> Result<(TurnPermit<O>, WorkSlot<O>), Crowded> {
+        let slot = self.slots.take(owner).ok_or(Crowded)?;
+        let permit = self.permits.take(owner).await.ok_or(Crowded)?;
+        Ok((permit, slot))
+    }
 }
 
 /// Owner of a slot in the queue for a hash. Strangers can't block known users, and neither can block all of their kind.
@@ -68,9 +87,8 @@ impl Passwords {
     pub(super) fn new(executor: Executor) -> Self {
         Self {
             executor,
-            places: Arc::new(Semaphore::new(AT_ONCE)),
-            strangers: WorkSlots::new(STRANGERS_MAX, STRANGERS_OF_SITE),
-            known: WorkSlots::new(KNOWN_MAX, KNOWN_OF_ACCOUNT),
+            strangers: HashQueue::new(STRANGERS_MAX, STRANGERS_OF_SITE),
+            known: HashQueue::new(KNOWN_MAX, KNOWN_OF_ACCOUNT),
             users: WorkSlots::new(KNOWN_MAX, KNOWN_OF_USER),
             nobody: OnceLock::new(),
         }
@@ -78,9 +96,9 @@ impl Passwords {
 
     /// Takes all strangers' slots in the queue until the result is dropped.
     #[cfg(test)]
-    pub(super) fn occupy(&self) -> Vec<super::work_slots::WorkSlot<Option<Network>>> {
+    pub(super) fn occupy(&self) -> Vec<WorkSlot<Option<Network>>> {
         let networks = (0..128_u8).map(|host| Some(Network::of_site([192, 0, 2, host].into())));
-        networks.map(|network| self.strangers.take(network).unwrap()).collect()
+        networks.map(|network| self.strangers.slots.take(network).unwrap()).collect()
     }
 
     /// Returns the hash of a new password of a user of `account`, with a random salt.
@@ -126,18 +144,17 @@ impl Passwords {
         line: Line,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Crowded> {
-        let in_line: Box<dyn Send> = match line {
-            Line::Stranger(network) => Box::new(self.strangers.take(network).ok_or(Crowded)?),
+        let permits: Box<dyn Send> = match line {
+            Line::Stranger(network) => Box::new(self.strangers.turn(network).await?),
             Line::Known(account, user) => {
                 let of_user = self.users.take(user).ok_or(Crowded)?;
-                Box::new((of_user, self.known.take(account).ok_or(Crowded)?))
+                Box::new((self.known.turn(account).await?, of_user))
             }
-            Line::Change(account) => Box::new(self.known.take(account).ok_or(Crowded)?),
+            Line::Change(account) => Box::new(self.known.turn(account).await?),
         };
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| Crowded)?;
         // The hash is completed even if the request is cancelled, so it owns the permits.
         let work = move || {
-            let _permits = (in_line, place);
+            let _permits = permits;
             work()
         };
         self.executor.run(work).await.map_err(|_| Crowded)
@@ -154,6 +171,8 @@ fn hashed(password: &[u8], salt: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use crate::base::entropy::SeededEntropy;
     use crate::base::id::Ulid;
 
@@ -185,6 +204,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn strangers_take_turns_by_network_and_a_known_user_never_waits_for_them() {
+        let passwords = Arc::new(Passwords::new(Executor::Threads));
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let run = |line, work: Box<dyn FnOnce() + Send>| {
+            let (passwords, done) = (Arc::clone(&passwords), done.clone());
+            tokio::spawn(async move {
+                passwords.run(line, work).await.unwrap();
+                done.send(line).unwrap();
+            })
+        };
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(Line::stranger);
+        drop(run(one, Box::new(move || assert!(held.recv().is_ok()))));
+        while passwords.strangers.slots.taken() == 0 {
+            tokio::task::yield_now().await;
+        }
+        for line in [one, one, one, other] {
+            let waiting = passwords.strangers.permits.waiting();
+            drop(run(line, Box::new(|| ())));
+            while passwords.strangers.permits.waiting() == waiting {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert!(passwords.run(KNOWN, || ()).await.is_ok());
+        release.send(()).unwrap();
+        let mut ended = Vec::new();
+        for _ in 0..5 {
+            ended.push(order.recv().await.unwrap());
+        }
+        assert_eq!(ended, [one, one, other, one, one]);
+    }
+
+    #[tokio::test]
     async fn a_user_an_account_and_a_network_have_a_small_part_of_the_queue_each() {
         let passwords = Passwords::new(Executor::Threads);
         let user = UserId(Ulid([1; 16]));
@@ -192,10 +244,11 @@ mod tests {
         assert_eq!(passwords.run(KNOWN, || ()).await, Err(Crowded));
         assert!(passwords.run(Line::Known(ACCOUNT, UserId(Ulid([2; 16]))), || ()).await.is_ok());
         drop(of_user);
-        let _of_account: Vec<_> = (0..KNOWN_OF_ACCOUNT).map(|_| passwords.known.take(ACCOUNT).unwrap()).collect();
+        let _of_account: Vec<_> = (0..KNOWN_OF_ACCOUNT).map(|_| passwords.known.slots.take(ACCOUNT).unwrap()).collect();
         let site = Line::stranger("2001:db8:1:1::1");
         let Line::Stranger(network) = site else { unreachable!() };
-        let _of_site: Vec<_> = (0..STRANGERS_OF_SITE).map(|_| passwords.strangers.take(network).unwrap()).collect();
+        let _of_site: Vec<_> =
+            (0..STRANGERS_OF_SITE).map(|_| passwords.strangers.slots.take(network).unwrap()).collect();
         let other = AccountId(Ulid([2; 16]));
         for (line, is_served) in [
             (KNOWN, false),
@@ -227,8 +280,8 @@ mod tests {
         starts.recv().await.unwrap();
         request.abort();
         assert!(request.await.unwrap_err().is_cancelled());
-        assert_eq!((passwords.places.available_permits(), passwords.strangers.taken()), (AT_ONCE - 1, 1));
+        assert_eq!(passwords.strangers.slots.taken(), 1);
         release.send(()).unwrap();
-        let _every_place = passwords.places.acquire_many(2).await.unwrap();
+        passwords.run(STRANGER, || ()).await.unwrap();
     }
 }

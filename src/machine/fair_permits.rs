@@ -1,69 +1,62 @@
-//! A semaphore that grants its permits to accounts in turn. No account holds more than half of the permits, so one
-//! account's work never blocks another's completely. Within an account the order is first in, first out.
+//! A semaphore that grants its permits to owners in turn, mostly accounts. No owner holds more than half of them, so
+//! the work of one never blocks another's completely. Within an owner's queue the order is first in, first out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::hash::Hash;
 
+use super::fair_queue::FairQueue;
 use crate::base::id::AccountId;
 
 /// The permits and the waiters.
 #[derive(Debug)]
-pub struct FairLimit<T> {
+pub struct FairLimit<T, O = AccountId> {
     free: usize,
     each: usize,
-    held: HashMap<AccountId, usize>,
-    lines: HashMap<AccountId, VecDeque<T>>,
-    /// The accounts with waiters, next turn first.
-    turns: VecDeque<AccountId>,
+    held: HashMap<O, usize>,
+    waiting: FairQueue<T, O>,
 }
 
-impl<T> FairLimit<T> {
+impl<T, O: Copy + Eq + Hash> FairLimit<T, O> {
     /// Creates a semaphore with this number of permits, at least one.
     pub fn new(permits: usize) -> Self {
         let free = permits.max(1);
-        let each = free.div_ceil(2);
-        Self { free, each, held: HashMap::new(), lines: HashMap::new(), turns: VecDeque::new() }
+        Self { free, each: free.div_ceil(2), held: HashMap::new(), waiting: FairQueue::default() }
     }
 
-    /// Queues `waiter` after the others of its account.
-    pub fn request(&mut self, account: AccountId, waiter: T) {
-        let line = self.lines.entry(account).or_default();
-        if line.is_empty() {
-            self.turns.push_back(account);
-        }
-        line.push_back(waiter);
+    /// Queues `waiter` after the others of its owner.
+    pub fn request(&mut self, owner: O, waiter: T) {
+        self.waiting.push(owner, waiter);
     }
 
-    /// Grants a free permit to the next account below its limit, and returns its first waiter.
-    pub fn grant(&mut self) -> Option<(AccountId, T)> {
+    /// Removes the waiters for which `leaves` returns true.
+    pub fn withdraw(&mut self, leaves: impl Fn(&T) -> bool) {
+        drop(self.waiting.extract(leaves));
+    }
+
+    /// Grants a free permit to the next owner below its limit, and returns its first waiter.
+    pub fn grant(&mut self) -> Option<(O, T)> {
         if self.free == 0 {
             return None;
         }
-        let may = |account: &AccountId| self.held.get(account).is_none_or(|held| *held < self.each);
-        let at = self.turns.iter().position(may)?;
-        let account = self.turns.remove(at)?;
-        let line = self.lines.get_mut(&account)?;
-        let waiter = line.pop_front()?;
-        if line.is_empty() {
-            self.lines.remove(&account);
-        } else {
-            self.turns.push_back(account);
-        }
+        let (owner, waiter) =
+            self.waiting.pop_with_owner(|owner| self.held.get(owner).is_none_or(|held| *held < self.each))?;
         self.free -= 1;
-        *self.held.entry(account).or_default() += 1;
-        Some((account, waiter))
+        *self.held.entry(owner).or_default() += 1;
+        Some((owner, waiter))
     }
 
     /// Returns the number of requests that wait for a permit.
-    pub fn waiting(&self) -> usize {
-        self.lines.values().map(VecDeque::len).sum()
+    #[cfg(test)]
+    pub const fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Releases a permit.
-    pub fn release(&mut self, account: AccountId) {
-        let Some(held) = self.held.get_mut(&account) else { return };
+    pub fn release(&mut self, owner: O) {
+        let Some(held) = self.held.get_mut(&owner) else { return };
         *held -= 1;
         if *held == 0 {
-            self.held.remove(&account);
+            self.held.remove(&owner);
         }
         self.free += 1;
     }
@@ -117,7 +110,7 @@ mod tests {
                 }
                 let of = |number: u8| held.iter().filter(|other| **other == number).count();
                 prop_assert!(held.len() <= permits && (0..4).all(|number| of(number) <= permits.div_ceil(2)));
-                let may_have_more = fair.turns.iter().any(|account| of(account.0.0[0]) < permits.div_ceil(2));
+                let may_have_more = fair.waiting.has_of(|account| of(account.0.0[0]) < permits.div_ceil(2));
                 prop_assert!(held.len() == permits || !may_have_more);
                 prop_assert_eq!(fair.waiting(), waiting);
             }

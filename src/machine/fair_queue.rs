@@ -1,26 +1,27 @@
-//! A queue that many accounts share: each account has its own queue, and the accounts take turns. Within an account the
-//! order is first in, first out.
+//! A queue that many owners share, mostly accounts: each owner has its own queue, and the owners take turns. Within an
+//! owner's queue the order is first in, first out.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 
 use crate::base::id::AccountId;
 
-/// Items by account.
+/// Items by owner.
 #[derive(Debug, Clone)]
-pub struct FairQueue<T> {
-    lines: HashMap<AccountId, VecDeque<T>>,
-    /// The accounts with items, next turn first.
-    turns: VecDeque<AccountId>,
+pub struct FairQueue<T, O = AccountId> {
+    lines: HashMap<O, VecDeque<T>>,
+    /// The owners with items, next turn first.
+    turns: VecDeque<O>,
     len: usize,
 }
 
-impl<T> Default for FairQueue<T> {
+impl<T, O> Default for FairQueue<T, O> {
     fn default() -> Self {
         Self { lines: HashMap::new(), turns: VecDeque::new(), len: 0 }
     }
 }
 
-impl<T> FairQueue<T> {
+impl<T, O: Copy + Eq + Hash> FairQueue<T, O> {
     /// Returns the number of items.
     pub const fn len(&self) -> usize {
         self.len
@@ -31,54 +32,59 @@ impl<T> FairQueue<T> {
         self.len == 0
     }
 
-    /// Adds an item after the others of its account.
-    pub fn push(&mut self, account: AccountId, item: T) {
-        let line = self.lines.entry(account).or_default();
+    /// Adds an item after the others of its owner.
+    pub fn push(&mut self, owner: O, item: T) {
+        let line = self.lines.entry(owner).or_default();
         if line.is_empty() {
-            self.turns.push_back(account);
+            self.turns.push_back(owner);
         }
         line.push_back(item);
         self.len += 1;
     }
 
-    /// Adds an item before the others of its account.
-    pub fn push_front(&mut self, account: AccountId, item: T) {
-        let line = self.lines.entry(account).or_default();
+    /// Adds an item before the others of its owner.
+    pub fn push_front(&mut self, owner: O, item: T) {
+        let line = self.lines.entry(owner).or_default();
         if line.is_empty() {
-            self.turns.push_back(account);
+            self.turns.push_back(owner);
         }
         line.push_front(item);
         self.len += 1;
     }
 
-    /// Takes the first item of the next account. Then the turn passes to another account.
+    /// Takes the first item of the next owner. Then the turn passes to another owner.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_of(|_| true)
     }
 
-    /// Takes the first item of the next account for which `may` returns true.
-    pub fn pop_of(&mut self, may: impl Fn(&AccountId) -> bool) -> Option<T> {
+    /// Takes the first item of the next owner for which `may` returns true.
+    pub fn pop_of(&mut self, may: impl Fn(&O) -> bool) -> Option<T> {
+        self.pop_with_owner(may).map(|(_, item)| item)
+    }
+
+    /// Takes the first item of the next owner for which `may` returns true, and returns the owner too.
+    pub fn pop_with_owner(&mut self, may: impl Fn(&O) -> bool) -> Option<(O, T)> {
         let at = self.turns.iter().position(may)?;
-        let account = self.turns.remove(at)?;
-        let line = self.lines.get_mut(&account)?;
+        let owner = self.turns.remove(at)?;
+        let line = self.lines.get_mut(&owner)?;
         let item = line.pop_front()?;
         self.len -= 1;
         if line.is_empty() {
-            self.lines.remove(&account);
+            self.lines.remove(&owner);
         } else {
-            self.turns.push_back(account);
+            self.turns.push_back(owner);
         }
-        Some(item)
+        Some((owner, item))
     }
 
-    /// Returns whether an account for which `may` returns true has an item.
-    pub fn has_of(&self, may: impl Fn(&AccountId) -> bool) -> bool {
+    /// Returns whether an owner for which `may` returns true has an item.
+    pub fn has_of(&self, may: impl Fn(&O) -> bool) -> bool {
         self.turns.iter().any(may)
     }
 
     /// Iterates over the items, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.turns.iter().filter_map(|account| self.lines.get(account)).flatten()
+        self.turns.iter().filter_map(|owner| self.lines.get(owner)).flatten()
     }
 
     /// Removes up to `count` items, always the last item of the longest queue.
@@ -102,8 +108,8 @@ impl<T> FairQueue<T> {
         // First cut to one above the level, then to the level: the last step may have to leave some queues one longer.
         let mut out = Vec::with_capacity(count.min(self.len));
         for level in [level + 1, level] {
-            for account in &self.turns {
-                let Some(line) = self.lines.get_mut(account) else { continue };
+            for owner in &self.turns {
+                let Some(line) = self.lines.get_mut(owner) else { continue };
                 let excess = line.len().saturating_sub(level).min(count.saturating_sub(out.len()));
                 out.extend(line.split_off(line.len() - excess));
             }
@@ -116,14 +122,14 @@ impl<T> FairQueue<T> {
     fn forget_empty_lines(&mut self) {
         self.lines.retain(|_, line| !line.is_empty());
         let lines = &self.lines;
-        self.turns.retain(|account| lines.contains_key(account));
+        self.turns.retain(|owner| lines.contains_key(owner));
     }
 
     /// Removes the items for which `leaves` returns true.
     pub fn extract(&mut self, leaves: impl Fn(&T) -> bool) -> Vec<T> {
         let mut out = Vec::new();
-        for account in &self.turns {
-            let Some(line) = self.lines.get_mut(account) else { continue };
+        for owner in &self.turns {
+            let Some(line) = self.lines.get_mut(owner) else { continue };
             if line.iter().any(&leaves) {
                 let (gone, kept): (VecDeque<T>, VecDeque<T>) = std::mem::take(line).into_iter().partition(&leaves);
                 out.extend(gone);

@@ -178,7 +178,9 @@ mod tests {
     use crate::domain::account::{QuotaLimits, RetentionDays};
     use crate::domain::sending_domain::DomainStatus;
     use crate::domain::stream::Stream;
+    use crate::store::journal::tests::killed;
     use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt};
+    use crate::store::row::message::MessageRow;
     use crate::store::testing::TestStore;
 
     const HOUR_MS: i64 = 3_600_000;
@@ -200,6 +202,20 @@ mod tests {
         assert!(have_passed(bucket) && !have_passed(in_doubt));
         let later = end.moved_by(HOUR_MS);
         assert!(Deadlines::read(&test.store().database, later).have_passed(in_doubt));
+    }
+
+    #[test]
+    fn replay_writes_every_lost_body_again_while_a_doubt_is_open() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        test.done(BeginDoubt { number: 1 });
+        let id = sender.accept_with_body("b@example.net", 0, b"over by a doubtful clock");
+        let left = killed(&test);
+        let place = test.row::<MessageRow>(&sender.key(id)).place;
+        let bucket = left.path().join("content").join(place.bucket.as_millis().to_string());
+        std::fs::remove_dir_all(bucket).unwrap();
+        let after = TestStore::in_directory(left);
+        assert!(after.store().content().read(place, id).is_ok());
     }
 
     #[test]

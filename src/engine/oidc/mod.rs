@@ -10,7 +10,6 @@ mod started;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::Url;
 
@@ -19,11 +18,14 @@ use self::started::Started;
 use super::Engine;
 use super::sign_in::Begun;
 use super::throttles::Bucket;
+use super::turn_permits::{TurnPermit, TurnPermits};
+use super::work_slots::{WorkSlot, WorkSlots};
 use crate::base::id::AccountId;
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::domain::id_token::{self, Expected, IdToken, InvalidIdToken};
+use crate::domain::network::Network;
 use crate::domain::provider_document::ProviderDocument;
 use crate::domain::session::{Client, OwnedClient};
 use crate::domain::user::Role;
@@ -40,8 +42,12 @@ pub use self::started::LIFETIME;
 pub const CALLBACK: &str = "/login/oidc/callback";
 /// Time limit for all requests to the provider for one page.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum concurrent pages that query the provider.
+/// Maximum concurrent pages that query the provider. The clients' networks take turns.
 const AT_ONCE: usize = 16;
+/// Maximum pages that wait for their turn or query the provider.
+const PAGES_MAX: usize = 256;
+/// Maximum of them from one network.
+const PAGES_OF_SITE: usize = 16;
 
 /// The validated `[oidc]` section.
 #[derive(Debug, Clone)]
@@ -64,13 +70,24 @@ pub struct OidcSettings {
 pub struct Oidc {
     settings: OidcSettings,
     provider: Provider,
-    at_once: Semaphore,
+    pages: WorkSlots<Option<Network>>,
+    turns: TurnPermits<Option<Network>>,
 }
 
 impl Oidc {
     /// Creates sign-in at the provider of `settings`, which is reached through `http`.
     pub fn new(settings: OidcSettings, http: Arc<dyn IdentityProvider>) -> Self {
-        Self { settings, provider: Provider::new(http), at_once: Semaphore::new(AT_ONCE) }
+        let (pages, turns) = (WorkSlots::new(PAGES_MAX, PAGES_OF_SITE), TurnPermits::new(AT_ONCE));
+        Self { settings, provider: Provider::new(http), pages, turns }
+    }
+
+    /// Waits until a page may query the provider for the client at `address`.
+    async fn turn(&self, address: &str) -> Result<OidcTurn, OidcRefusal> {
+        let site = address.parse().ok().map(Network::of_site);
+        let page = self.pages.take(site).ok_or(OidcRefusal::Crowded)?;
+        let turn = timeout(DEADLINE, self.turns.take(site)).await.ok().flatten();
+        let turn = turn.ok_or(OidcRefusal::Crowded)?;
+        Ok((turn, page))
     }
 
     /// Returns the host of the provider, which people recognise.
@@ -79,6 +96,9 @@ impl Oidc {
         rest.split('/').next().unwrap_or_default()
     }
 }
+
+/// The right to query the provider, until it is dropped.
+type OidcTurn = (TurnPermit<Option<Network>>, WorkSlot<Option<Network>>);
 
 /// Result with a refusal; the store's failures are another variant.
 type Outcome<T> = Result<T, OpError<OidcRefusal>>;
@@ -128,7 +148,8 @@ impl Engine {
         format!("{public_url}{CALLBACK}")
     }
 
-    /// Starts a sign-in. Returns the provider's URL to redirect to, and the cookie of the sign-in.
+    /// Starts a sign-in for the client at `address`. Returns the provider's URL to redirect to, and the cookie of the
+    /// sign-in.
     ///
     /// # Errors
     /// [`OidcRefusal`].
@@ -136,9 +157,10 @@ impl Engine {
         &self,
         oidc: &Oidc,
         begin: BeginOidc<'_>,
+        address: &str,
         real_now: Timestamp,
     ) -> Result<(Url, String), OidcRefusal> {
-        let _place = oidc.at_once.try_acquire().map_err(|_| OidcRefusal::Crowded)?;
+        let _turn = oidc.turn(address).await?;
         let settings = &oidc.settings;
         let document = timeout(DEADLINE, oidc.provider.document(&settings.issuer, &*self.clock)).await;
         let document = document.map_err(|_| OidcRefusal::Slow)??;
@@ -174,11 +196,11 @@ impl Engine {
         let (engine, from) = (Arc::clone(self), OwnedClient::from(from));
         let attempt = async move {
             let Some(oidc) = engine.oidc.get() else { return refuse(OidcRefusal::NotStarted) };
-            let Ok(_place) = oidc.at_once.try_acquire() else { return refuse(OidcRefusal::Crowded) };
             let key = engine.store.master_key();
             let Some(started) = Started::open(&returned.cookie, &returned.state, key, real_now) else {
                 return refuse(OidcRefusal::NotStarted);
             };
+            let _turn = oidc.turn(from.as_client().address).await.map_err(OpError::Refused)?;
             let vouched = timeout(DEADLINE, engine.vouched(oidc, &started, &returned, real_now)).await;
             let person = vouched.unwrap_or_else(|_| refuse(OidcRefusal::Slow))?;
             let begun = engine.session_of(oidc, (&person, &started.link), &from, real_now).await?;
@@ -258,4 +280,40 @@ fn provider_fault(fault: ProviderFault) -> OpError<OidcRefusal> {
 fn error_word(text: &str) -> String {
     let word: String = text.chars().filter(|c| c.is_ascii_lowercase() || *c == '_').take(40).collect();
     if word.is_empty() { "no code".to_owned() } else { word }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ports::{BoxFuture, PostError, ProviderAnswer, ProviderRequest};
+
+    struct SilentProvider;
+
+    impl IdentityProvider for SilentProvider {
+        fn ask(&self, _: ProviderRequest) -> BoxFuture<'_, Result<ProviderAnswer, PostError>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_never_keeps_another_from_the_provider() {
+        let settings = OidcSettings {
+            issuer: "https://login.example.com".to_owned(),
+            client_id: "postrider".to_owned(),
+            client_secret: None,
+            allowed_domains: Vec::new(),
+            account: None,
+            default_role: Role::Member,
+        };
+        let oidc = Oidc::new(settings, Arc::new(SilentProvider));
+        let mut turns = Vec::new();
+        for host in 0..AT_ONCE / 2 {
+            turns.push(oidc.turn(&format!("2001:db8:1:{host}::1")).await.unwrap());
+        }
+        assert_eq!(oidc.turn("2001:db8:1:ffff::1").await.err(), Some(OidcRefusal::Crowded), "after the deadline");
+        turns.push(oidc.turn("2001:db8:2::1").await.unwrap());
+        turns.pop();
+        turns.pop();
+        assert!(oidc.turn("2001:db8:1:ffff::1").await.is_ok());
+    }
 }

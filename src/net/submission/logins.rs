@@ -38,8 +38,8 @@ impl Logins {
         Self { counts: Arc::default(), max_per_key, max }
     }
 
-    /// Returns a permit for one more connection of `account` by `key`. With half of all connections an account gets no
-    /// more once only an eighth is `free`: the rest is for others.
+    /// Returns a permit for one more connection of `account` by `key`. Once less than a quarter of all connections is
+    /// `free`, an account with a sixteenth gets no more: the rest is for others.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -50,7 +50,7 @@ impl Logins {
         if of_key >= self.max_per_key {
             return Err(TooManyLogins::OfKey);
         }
-        if of_account >= self.max / 2 && free < self.max / 8 {
+        if free < self.max / 4 && of_account >= self.max / 16 {
             return Err(TooManyLogins::OfAccount);
         }
         counts.by_key.insert(key, of_key + 1);
@@ -100,12 +100,21 @@ mod tests {
     }
 
     #[test]
-    fn an_account_with_half_of_all_connections_leaves_the_last_eighth_to_others() {
-        let logins = Logins::new(100, 16);
-        let held: Vec<_> = (0..8).map(|number| logins.enter(ACCOUNT, key(number), 1).unwrap()).collect();
-        assert!(matches!(logins.enter(ACCOUNT, key(9), 1), Err(TooManyLogins::OfAccount)));
-        assert!(logins.enter(AccountId(Ulid([8; 16])), key(9), 1).is_ok());
-        assert!(logins.enter(ACCOUNT, key(9), 2).is_ok(), "no other needs them");
+    fn a_few_accounts_never_hold_all_connections() {
+        const MAX: usize = 512;
+        let logins = Logins::new(MAX, MAX);
+        let mut held = Vec::new();
+        let mut enter = |account| {
+            let free = MAX - held.len() - 1;
+            let permit = logins.enter(AccountId(Ulid([account; 16])), key(account), free)?;
+            held.push(permit);
+            Ok(held.len())
+        };
+        let mut fill = |account| std::iter::from_fn(|| enter(account).ok()).last();
+        assert_eq!(fill(1), Some(384), "a single account gets most of them");
+        assert_eq!([2, 3, 4].map(&mut fill), [Some(416), Some(448), Some(480)]);
+        assert!(matches!(enter(1), Err(TooManyLogins::OfAccount)));
+        assert!(enter(5).is_ok());
         drop(held);
         assert!(logins.counts.lock().unwrap().by_account.is_empty());
     }

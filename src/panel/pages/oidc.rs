@@ -71,7 +71,8 @@ pub(in crate::panel) async fn begin(api: &Api, call: Call<()>) -> Result<Answer,
     if is_new && super::login::visitor(api, &call)?.is_some_and(|one| one.session.stage == Stage::SignedIn) {
         return Ok(html::redirect(next));
     }
-    match api.engine.begin_oidc(oidc, BeginOidc { next, is_again, link }, SystemClock::new().now()).await {
+    let begin = BeginOidc { next, is_again, link };
+    match api.engine.begin_oidc(oidc, begin, &address_of(&call), SystemClock::new().now()).await {
         Ok((url, cookie)) => Ok(html::redirect(url.as_str()).with_header(SET_COOKIE, &cookie::with_oidc(api, &cookie))),
         Err(refusal) => refused(&call, &refusal),
     }

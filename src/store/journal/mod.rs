@@ -236,11 +236,7 @@ pub(super) fn checkpoint_at_start(
 
 /// Commits `transaction` as a checkpoint, and returns the epoch that begins with it. `file` names that epoch before the
 /// commit.
-fn checkpoint(
-    file: &dyn DiskFile,
-    mut transaction: WriteTransaction,
-    entropy: &dyn Entropy,
-) -> Result<Epoch, StoreError> {
+fn checkpoint(file: &dyn DiskFile, transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<Epoch, StoreError> {
     let epoch;
     {
         let mut facts = transaction.open_table(Table::Meta.definition())?;
@@ -252,11 +248,16 @@ fn checkpoint(
         }
         facts.insert(meta::JOURNAL, values.stored(Table::Meta.name(), meta::JOURNAL, &epoch).as_slice())?;
     }
+    commit_durably(transaction)?;
+    Ok(epoch)
+}
+
+/// Commits `transaction` to the database file itself.
+pub(super) fn commit_durably(mut transaction: WriteTransaction) -> Result<(), StoreError> {
     set(&mut transaction, Durability::Immediate)?;
     // Stores the list of free pages too, so that a start after a crash need not scan all pages.
     transaction.set_quick_repair(true);
-    transaction.commit()?;
-    Ok(epoch)
+    Ok(transaction.commit()?)
 }
 
 /// Commits `transaction`, which is already durable in the journal: snapshots see it, and a checkpoint writes it.

@@ -11,7 +11,6 @@ use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::store::check::{KeyPlace, Rule, check};
 use crate::store::disk::FileSystem;
-use crate::store::op::clock_doubt::BeginDoubt;
 use crate::store::open::{OnJournalDamage, OpenError};
 use crate::store::read::{Order, Read};
 use crate::store::row::message::MessageRow;
@@ -119,19 +118,6 @@ fn replay_rewrites_lost_bodies_but_not_expired_ones() {
         b"lost",
         "a body that has not expired is written again"
     );
-}
-
-#[test]
-fn replay_rewrites_every_lost_body_while_a_clock_doubt_is_open() {
-    let test = TestStore::new();
-    let sender = test.sender();
-    test.done(BeginDoubt { number: 1 });
-    let id = sender.accept_with_body("b@example.net", 0, b"over by a doubtful clock");
-    let left = killed(&test);
-    buckets(left.path()).iter().for_each(|bucket| fs::remove_dir_all(bucket).unwrap());
-    let after = TestStore::in_directory(left);
-    let place = after.row::<MessageRow>(&sender.key(id)).place;
-    assert!(after.store().content().read(place, id).is_ok());
 }
 
 /// Returns the folders of the buckets in a data directory, the earliest first.

@@ -243,9 +243,14 @@ impl Store {
         let Workers { writer, writer_inbox, appender, appender_inbox, pinned_pages } = workers;
         let Some(Doors { writer: after_append, .. }) = self.doors() else { return Err(StoreError::Closed.into()) };
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = |()| Ok(());
-        threads.push(self.spawn("appender", move || done(appender.run(&appender_inbox, &after_append)))?);
-        threads.push(self.spawn("writer", move || done(writer.run(&writer_inbox)))?);
+        threads.push(self.spawn("appender", move || {
+            appender.run(&appender_inbox, &after_append);
+            Ok(())
+        })?);
+        threads.push(self.spawn("writer", move || {
+            writer.run(&writer_inbox);
+            Ok(())
+        })?);
         if let Some(pages) = pinned_pages {
             threads.push(self.spawn("verifier", move || {
                 lower_priority();

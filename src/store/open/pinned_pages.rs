@@ -1,7 +1,7 @@
 //! Verification of a large database beside the service, which need not wait for it.
 //!
-//! A snapshot pins the pages of a durable commit: redb writes to none of them while the snapshot lives. So a view of the
-//! file with the header of that commit can be verified like the database of a stopped service.
+//! A snapshot pins its pages and those of later commits: redb writes to none of them while it lives. So a view of the
+//! file with the header of a durable commit after the snapshot can be verified like the database of a stopped service.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use super::verifying::{Unverified, request, verify_view};
 use super::{FILE, OpenError};
 use crate::store::disk::{Disk, Opening};
 use crate::store::error::StoreError;
+use crate::store::journal;
 use crate::store::overlay::Overlay;
 
 /// The pages of a durable commit.
@@ -25,8 +26,8 @@ pub(in crate::store) struct PinnedPages {
 }
 
 impl PinnedPages {
-    /// Pins the pages of the newest commit, which must be durable, if the database has more than `bytes_max`.
-    /// `is_stopped` ends their verification early.
+    /// Pins the pages if the database has more than `bytes_max`. No other commit may be made meanwhile. `is_stopped`
+    /// ends their verification early.
     pub(super) fn of_large(
         database: &Database,
         disk: &Arc<dyn Disk>,
@@ -36,11 +37,13 @@ impl PinnedPages {
     ) -> Result<Option<Self>, OpenError> {
         let path = directory.join(FILE);
         let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
-        let pin = database.begin_read().map_err(StoreError::from)?;
         let file = disk.open(&path, Opening::Existing).map_err(io)?;
         if bytes_max == 0 || file.length().map_err(io)? <= bytes_max {
             return Ok(None);
         }
+        // The snapshot comes first: after a durable commit redb makes another one, which may free pages of the former.
+        let pin = database.begin_read().map_err(StoreError::from)?;
+        journal::commit_durably(database.begin_write().map_err(StoreError::from)?)?;
         let view = Overlay::beside_service(file, Arc::clone(&is_stopped)).map_err(io)?;
         Ok(Some(Self { disk: Arc::clone(disk), directory: directory.to_owned(), view, pin, is_stopped }))
     }

@@ -157,7 +157,7 @@ fn pages_are_verified_beside_a_service_that_changes_them() {
         let pages = workers.pinned_pages.take().unwrap();
         let mut turns = Turns::new(workers);
         for number in 0..10 {
-            store.post(suppressions(account, round * 10 + number), |done| drop(done.unwrap()));
+            store.post(suppressions(account, round * 10 + number), |done| assert_eq!(done.unwrap(), 50));
             turns.settle();
             turns.checkpoint_now();
         }

@@ -23,7 +23,8 @@ const CACHE_BYTES: usize = 8 << 20;
 /// Size of a read before the verification.
 const READ_BYTES: usize = 4 << 20;
 
-/// Verifies the database of `directory`, if it has at most `bytes_max` or [`is_requested`]. Nothing else may have it open.
+/// Verifies the database of `directory`, if it has at most `bytes_max` bytes or its verification [`is_requested`].
+/// Nothing else may have it open.
 ///
 /// # Errors
 /// [`OpenError::Damaged`]: a page is not the one that the database refers to.

@@ -1,0 +1,122 @@
+//! Permits for which owners take turns: accounts, or networks of strangers. One owner's requests never keep another's
+//! waiting for longer than a turn.
+
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::base::id::AccountId;
+use crate::machine::fair_permits::FairLimit;
+
+type Limit<O> = FairLimit<oneshot::Sender<TurnPermit<O>>, O>;
+
+/// The permits. No owner holds more than half of them.
+pub(super) struct TurnPermits<O: Copy + Eq + Hash = AccountId>(Arc<Mutex<Limit<O>>>);
+
+/// A permit, released when dropped.
+pub(super) struct TurnPermit<O: Copy + Eq + Hash = AccountId> {
+    permits: TurnPermits<O>,
+    owner: O,
+}
+
+impl<O: Copy + Eq + Hash> TurnPermits<O> {
+    /// Creates `count` permits.
+    pub(super) fn new(count: usize) -> Self {
+        Self(Arc::new(Mutex::new(FairLimit::new(count))))
+    }
+
+    fn limit(&self) -> MutexGuard<'_, Limit<O>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a permit. Returns `None` if the permits are gone, which never happens.
+    pub(super) async fn take(&self, owner: O) -> Option<TurnPermit<O>> {
+        // Dropped after the receiver, whose request it recognises by that.
+        let mut withdrawal = Withdrawal { permits: self, is_needed: true };
+        let (sender, granted) = oneshot::channel();
+        self.limit().request(owner, sender);
+        self.grant();
+        let permit = granted.await.ok();
+        withdrawal.is_needed = false;
+        permit
+    }
+
+    /// Grants the free permits.
+    fn grant(&self) {
+        loop {
+            let granted = self.limit().grant();
+            let Some((owner, waiter)) = granted else { return };
+            // If the waiter is gone, dropping the permit returns it.
+            drop(waiter.send(TurnPermit { permits: Self(Arc::clone(&self.0)), owner }));
+        }
+    }
+
+    /// Returns the number of requests that wait for a permit.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.limit().waiting()
+    }
+}
+
+impl<O: Copy + Eq + Hash> Drop for TurnPermit<O> {
+    fn drop(&mut self) {
+        self.permits.limit().release(self.owner);
+        self.permits.grant();
+    }
+}
+
+/// Removes the requests of cancelled waiters from the queue when dropped.
+struct Withdrawal<'a, O: Copy + Eq + Hash> {
+    permits: &'a TurnPermits<O>,
+    is_needed: bool,
+}
+
+impl<O: Copy + Eq + Hash> Drop for Withdrawal<'_, O> {
+    fn drop(&mut self) {
+        if self.is_needed {
+            self.permits.limit().withdraw(oneshot::Sender::is_closed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// Returns the permit if it is granted by now.
+    fn granted(waits: Pin<&mut impl Future<Output = Option<TurnPermit<u8>>>>) -> Option<TurnPermit<u8>> {
+        match waits.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(permit) => permit,
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn owners_take_turns() {
+        let permits = TurnPermits::new(1);
+        let mut waiting: Vec<_> = [1, 1, 1, 2].map(|owner| Box::pin(permits.take(owner))).into();
+        let mut permits_in_order = Vec::new();
+        for _ in 0..4 {
+            let mut held: Vec<_> = waiting.iter_mut().map(|waits| granted(waits.as_mut())).collect();
+            let place = held.iter().position(Option::is_some).unwrap();
+            drop(waiting.remove(place));
+            permits_in_order.extend(held.remove(place).map(|permit| permit.owner));
+        }
+        assert_eq!(permits_in_order, [1, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_cancelled_request_leaves_the_queue() {
+        let permits = TurnPermits::new(1);
+        let held = granted(Box::pin(permits.take(1)).as_mut());
+        let mut waits = Box::pin(permits.take(2));
+        assert!(held.is_some() && granted(waits.as_mut()).is_none());
+        assert_eq!(permits.waiting(), 1);
+        drop(waits);
+        assert_eq!(permits.waiting(), 0);
+    }
+}

@@ -54,6 +54,7 @@ pub(super) async fn run_when_permitted(
             tracing::info!("accepting mail; sending starts once the previous machine's lease has expired");
         }
         tokio::select! {
+            biased;
             () = Active::may_mail(shared) => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::engine::backup::BESIDE;
 use crate::engine::bucket::meters::{BucketMeters, MeteredBucket};
 use crate::engine::bucket::probe::{self, Unfit};
+use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
 use crate::engine::replica::{self, Active, BasePolicy, Joined, ModeWords, Pace, ReplicaError, ReplicaWorld};
 use crate::machine::replica_lease::LeaseRules;
@@ -28,7 +29,7 @@ use crate::net::s3::S3;
 use crate::store::Store;
 use crate::store::open::{OnJournalDamage, ReplicaStart, SyncRule};
 use crate::store::replica::claim::ClaimCause;
-use crate::store::replica::holder;
+use crate::store::replica::{ReplicaDisk, holder};
 
 /// Wait after which starting without the replica is suggested.
 const NAME_WAY_OUT: Duration = Duration::from_secs(60);
@@ -61,7 +62,8 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
     let entropy = Arc::new(OsEntropy);
     let host = config.hostname.to_string();
     let host = host.split('.').next().unwrap_or_default();
-    let name = holder(directory, host, &*entropy).map_err(|error| {
+    let disk = ReplicaDisk::default();
+    let name = holder(&disk, directory, host, &*entropy).map_err(|error| {
         let what = format!("cannot write to {}", directory.display());
         CliError::new(Exit::Failed, what, error.to_string(), "Check the disk and the directory's owner.")
     })?;
@@ -70,8 +72,8 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
     let (meters, time) = (Arc::new(BucketMeters::default()), Arc::clone(&real));
     let metered = MeteredBucket::new(Arc::clone(&bucket), Arc::clone(&meters), move || time.monotonic());
     let (metered, encrypts) = (Arc::new(metered) as Arc<dyn Bucket>, config.replica.encrypt);
-    let replica =
-        ReplicaWorld { bucket: metered, holder: name, clock, real, entropy, encrypts, lease: lease_rules(config) };
+    let (executor, lease) = (Executor::Threads, lease_rules(config));
+    let replica = ReplicaWorld { bucket: metered, disk, executor, holder: name, clock, real, entropy, encrypts, lease };
     Ok(Some(World { replica, bucket, meters }))
 }
 

@@ -87,7 +87,7 @@ pub fn read_raw(path: &Path) -> Result<Raw, OpenError> {
     read_raw_on(&FileSystem, path)
 }
 
-fn read_raw_on(disk: &dyn Disk, path: &Path) -> Result<Raw, OpenError> {
+pub(super) fn read_raw_on(disk: &dyn Disk, path: &Path) -> Result<Raw, OpenError> {
     let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
     let bytes = Zeroizing::new(disk.read(path).map_err(io)?);
     let key: &[u8; MasterKey::LENGTH] = bytes.as_slice().try_into().map_err(|_| {

@@ -12,7 +12,9 @@ pub(crate) use super::disk::simulated::rng::Rng;
 use super::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use super::job::Job;
 use super::limits::Limits;
+use super::master_key::{self, Raw};
 use super::open::{OpenError, StartOptions, Surroundings, Workers};
+use super::replica::ReplicaDisk;
 
 /// The data directory on the simulated disk.
 pub(crate) const DIRECTORY: &str = "/var/lib/postrider";
@@ -131,6 +133,19 @@ impl Machine {
         let disk = Arc::new(self.0.clone());
         let (store, workers) = Store::open_on(disk, Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
         Ok((store, Turns::new(workers)))
+    }
+
+    /// Returns the machine's disk, for replication.
+    pub(crate) fn disk(&self) -> ReplicaDisk {
+        ReplicaDisk(Arc::new(self.0.clone()))
+    }
+
+    /// Returns the master key of the store.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub(crate) fn master_key(&self) -> Result<Raw, OpenError> {
+        master_key::read_raw_on(&self.0, &Path::new(DIRECTORY).join(master_key::FILE))
     }
 
     /// Plans a fault for the `after`th operation from now; the next one is 0.

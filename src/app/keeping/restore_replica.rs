@@ -16,6 +16,7 @@ use crate::app::{init, replica_bucket, runtime};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::domain::replication::BucketUrl;
+use crate::engine::executor::Executor;
 use crate::engine::ports::Clock;
 use crate::engine::replica::{
     FollowStep, LogFollower, Rebuild, ReplicaError, ReplicaObjects, ReplicaWorld, base_before, build,
@@ -24,7 +25,7 @@ use crate::net::clock::{ContinuousClock, SystemClock};
 use crate::net::entropy::OsEntropy;
 use crate::store::Store;
 use crate::store::master_key::{Raw, place};
-use crate::store::replica::ObjectName;
+use crate::store::replica::{ObjectName, ReplicaDisk};
 use crate::store::restore::Lineage;
 
 const WHAT: &str = "cannot restore the replica";
@@ -114,6 +115,8 @@ async fn restore(
     let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
     let world = ReplicaWorld {
         bucket,
+        disk: ReplicaDisk::default(),
+        executor: Executor::Threads,
         holder,
         clock,
         real,
@@ -162,7 +165,10 @@ async fn restore(
 }
 
 /// Applies the log up to the requested time, or to its end. Returns the gap at which the log ends before that.
-async fn apply(log: &mut LogFollower, objects: &ReplicaObjects) -> Result<Option<ReplicaError>, ReplicaError> {
+pub(in crate::app) async fn apply(
+    log: &mut LogFollower,
+    objects: &ReplicaObjects,
+) -> Result<Option<ReplicaError>, ReplicaError> {
     loop {
         match log.step(objects, |_| Ok(())).await {
             Ok(FollowStep::Applied(_)) => {}

@@ -55,7 +55,9 @@ async fn submit(world: &Arc<World>, service: &Arc<Service>, number: usize) {
         match tried {
             Tried::Accepted(messages) => {
                 world.note(format!("{} accepted as {messages:?}", submission.subject));
-                world.state().submissions[number].progress = Progress::Accepted(messages);
+                let at = world.clocks.elapsed();
+                let submission = &mut world.state().submissions[number];
+                (submission.progress, submission.accepted_at) = (Progress::Accepted(messages), at);
             }
             Tried::Refused(status) => {
                 world.note(format!("{} refused: {status}", submission.subject));

@@ -10,14 +10,14 @@ use super::plan::{Action, FaultClass};
 use super::reports::Report;
 use super::service::{self, DispatcherTask, Service, Workers};
 use super::world::{End, Progress, Tenant, World};
-use super::{bounces, clients, invariants, receivers, reports};
+use super::{bounces, clients, invariants, receivers, replica, reports};
 use crate::domain::api_key::Scopes;
 use crate::domain::stream::Stream;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::engine::Caller;
 use crate::engine::accounts::NewKey;
 use crate::engine::endpoints::{EndpointChange, NewEndpoint};
-use crate::store::open::OpenError;
+use crate::engine::replica::ReplicaError;
 
 /// Grace period for work in flight when the service stops.
 const GRACE: Duration = Duration::from_secs(30);
@@ -53,21 +53,28 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
     };
     let end = runtime.block_on(async {
         world.clocks.start();
-        let opened = service::open(world, &workers);
-        let (store, clock) = match opened {
-            Ok(opened) => opened,
+        let starting = tokio::select! {
+            biased;
+            () = is_off.notified() => Err(None),
+            started = start(world, &workers) => started.map_err(Some),
+        };
+        let (service, dispatcher) = match starting {
+            Ok(started) => started,
             Err(error) => {
-                not_started(world, &error);
+                not_started(world, error.as_ref());
                 world.clocks.stop();
                 return None;
             }
         };
-        let (service, dispatcher) = Service::start(world, store, clock);
         let ending = async {
             tokio::select! {
                 biased;
                 () = is_off.notified() => End::Off,
                 _ = service.engine.store.health().failed() => failed(world).await,
+                () = deposed(&dispatcher) => {
+                    world.find("one holder: a machine without a standby was deposed".to_owned());
+                    End::Failed
+                }
                 end = run(world, &service) => end,
             }
         };
@@ -89,9 +96,29 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
     end
 }
 
-/// Handles a failed start, which is allowed only while the disk has faults.
-fn not_started(world: &World, error: &OpenError) {
+/// Claims the log if there is a replica, opens the store, and starts the service.
+async fn start(world: &Arc<World>, workers: &Workers) -> Result<(Arc<Service>, DispatcherTask), ReplicaError> {
+    let claim = replica::claim(world, workers).await?;
+    let opened = service::open(world, workers, claim.as_ref().and_then(|claim| claim.start(world)))?;
+    Service::start(world, opened, claim).await
+}
+
+/// Resolves once another machine has claimed the log.
+async fn deposed(dispatcher: &DispatcherTask) {
+    match &dispatcher.replica {
+        Some(replica) => replica.shared().deposed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Handles a failed start, which is allowed only while the disk or the bucket has faults. Without an error the machine
+/// was turned off.
+fn not_started(world: &World, error: Option<&ReplicaError>) {
+    let Some(error) = error else { return world.note("turned off at the start") };
     world.note(format!("could not start: {error}"));
+    if !replica::is_of_faults(error) {
+        world.find(format!("liveness: the service does not start: {error}"));
+    }
     let state = world.state();
     let is_hostile = state.is_hostile || state.lives.is_empty();
     let failed_before = state.lives.iter().rev().take_while(|end| **end == End::Failed).count();
@@ -105,7 +132,7 @@ fn not_started(world: &World, error: &OpenError) {
 async fn finish(
     world: &Arc<World>,
     service: &Arc<Service>,
-    dispatcher: DispatcherTask,
+    mut dispatcher: DispatcherTask,
     workers: &Workers,
     has_work: &Notify,
     end: End,
@@ -118,10 +145,10 @@ async fn finish(
                 has_finished = stopping => has_finished,
                 () = service::serve_workers(world, workers, has_work) => unreachable!("workers never end"),
             };
-            service.engine.store.close();
-            if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
-                turns.settle();
-                turns.checkpoint_now();
+            replica::close(&service.engine.store, workers);
+            if let Some(replica) = dispatcher.replica {
+                let is_released = replica.stop(GRACE).await;
+                world.note(format!("the log was released: {is_released}"));
             }
             // Aborted work may have been sent, and is sent again.
             if has_finished { End::Stopped } else { End::Killed }
@@ -151,8 +178,11 @@ async fn failed(world: &World) -> End {
 async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
     if world.state().tenants.is_empty() {
         set_up(world, service).await;
+        replica::wait_for_base(service).await;
         world.state().is_hostile = true;
     }
+    let now = world.clocks.elapsed();
+    world.state().served_at = now;
     invariants::after_start(world, &service.engine);
     clients::start(world, service);
     tokio::spawn(bounces::send(Arc::clone(world), Arc::clone(service)));
@@ -184,6 +214,7 @@ async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
     settle(world, service).await;
     invariants::at_the_end(world, &service.engine);
     reports::judge(world, &service.engine).await;
+    replica::at_the_end(world, service).await;
     End::Finished
 }
 

@@ -16,6 +16,7 @@ mod mail_server;
 mod names;
 mod plan;
 mod receivers;
+mod replica;
 mod reports;
 mod service;
 mod smtp_client;
@@ -33,8 +34,12 @@ use world::{End, World};
 
 /// Seeds with earlier findings.
 const KEPT: &str = include_str!("../../../tests/seeds/service.txt");
+/// Seeds of runs with a replica that had findings.
+const KEPT_WITH_REPLICA: &str = include_str!("../../../tests/seeds/replica.txt");
 /// Number of runs in each half of the everyday test.
 const RUNS: u64 = 100;
+/// The same for runs with a replica, which take longer: after each process the bucket is restored.
+const RUNS_WITH_REPLICA: u64 = 30;
 /// Maximum number of processes in one run.
 const LIVES_MAX: usize = 200;
 
@@ -50,14 +55,39 @@ struct Run {
     posted: usize,
 }
 
+/// Draws the plan of a seed, without some classes of faults.
+type Planner = fn(u64, &BTreeSet<FaultClass>) -> Plan;
+
+/// A set of runs: its plans, the tests' variable for the number of one seed, and its list of stored seeds.
+#[derive(Clone, Copy)]
+struct Family {
+    planner: Planner,
+    variable: &'static str,
+    list: &'static str,
+    runs: u64,
+}
+
+/// Runs of one machine.
+const ALONE: Family = Family { planner: Plan::new, variable: "POSTRIDER_SIMULATION", list: "service.txt", runs: RUNS };
+/// Runs with a replica.
+const REPLICATED: Family = Family {
+    planner: Plan::with_replica,
+    variable: "POSTRIDER_REPLICA_SIMULATION",
+    list: "replica.txt",
+    runs: RUNS_WITH_REPLICA,
+};
+
 /// Runs `seed` without some classes of faults.
-fn run(seed: u64, without: &BTreeSet<FaultClass>) -> Run {
-    let world = Arc::new(World::new(Plan::new(seed, without)));
+fn run(family: Family, seed: u64, without: &BTreeSet<FaultClass>) -> Run {
+    let world = Arc::new(World::new((family.planner)(seed, without)));
     world.note(format!("{:?}", world.plan));
     loop {
         let end = life::live(&world);
         world.note(format!("process ended: {end:?}"));
         world.state().lives.push(end.unwrap_or(End::Failed));
+        if end.is_some() {
+            replica::after_end(&world);
+        }
         let lives = world.state().lives.len();
         if lives > LIVES_MAX {
             world.find("liveness: the service fails repeatedly".to_owned());
@@ -84,14 +114,14 @@ fn run(seed: u64, without: &BTreeSet<FaultClass>) -> Run {
 }
 
 /// Switches off one class of faults after the other, as long as the run still has a finding.
-fn shrunk(found: Run) -> Run {
+fn shrunk(family: Family, found: Run) -> Run {
     let (mut least, mut without) = (found, BTreeSet::new());
-    for fault in FaultClass::ALL {
+    for fault in FaultClass::ALL.into_iter().chain(FaultClass::OF_REPLICA) {
         if !least.faults.contains(&fault) {
             continue;
         }
         without.insert(fault);
-        let tried = run(least.seed, &without);
+        let tried = run(family, least.seed, &without);
         if tried.findings.is_empty() {
             without.remove(&fault);
         } else {
@@ -115,12 +145,12 @@ struct Totals {
 }
 
 /// Runs these seeds, and stops at the first finding.
-fn run_all(seeds: impl Iterator<Item = u64>) -> Totals {
+fn run_all(family: Family, seeds: impl Iterator<Item = u64>) -> Totals {
     let mut totals = Totals::default();
     for seed in seeds {
-        let run = run(seed, &BTreeSet::new());
+        let run = run(family, seed, &BTreeSet::new());
         if !run.findings.is_empty() {
-            fail(shrunk(run));
+            fail(family, shrunk(family, run));
         }
         totals.runs += 1;
         totals.lives += run.lives;
@@ -130,12 +160,13 @@ fn run_all(seeds: impl Iterator<Item = u64>) -> Totals {
     totals
 }
 
-fn fail(run: Run) -> ! {
+fn fail(family: Family, run: Run) -> ! {
+    let Family { variable, list, .. } = family;
     let mut text = run.log.join("\n");
     let _ = write!(
         text,
-        "\nSeed {} found {:#?}\nwith the faults {:?}.\nReplay it: POSTRIDER_SIMULATION={} cargo test --lib \
-         app::simulation::one_run\nKeep it: add {} to tests/seeds/service.txt",
+        "\nSeed {} found {:#?}\nwith the faults {:?}.\nReplay it: {variable}={} cargo test --lib \
+         app::simulation::one_run\nKeep it: add {} to tests/seeds/{list}",
         run.seed, run.findings, run.faults, run.seed, run.seed
     );
     panic!("{text}");
@@ -143,11 +174,11 @@ fn fail(run: Run) -> ! {
 
 /// Runs one half of the everyday seeds: two tests, so that they run in parallel.
 #[expect(clippy::print_stdout, reason = "the figures of a long run are read")]
-fn run_half(first: u64) {
-    let count = variable("POSTRIDER_SIMULATIONS").unwrap_or(2 * RUNS);
+fn run_half(family: Family, first: u64) {
+    let count = variable("POSTRIDER_SIMULATIONS").unwrap_or(2 * family.runs);
     let from = variable("POSTRIDER_SIMULATIONS_FROM").unwrap_or(0);
     let began = std::time::Instant::now();
-    let totals = run_all((from + first..from + count).step_by(2));
+    let totals = run_all(family, (from + first..from + count).step_by(2));
     let spent: Duration = began.elapsed();
     println!("{totals:?} in {spent:?}");
     assert!(totals.lives > 0 && totals.taken > 0 && totals.posted > 0, "there is work: {totals:?}");
@@ -155,35 +186,49 @@ fn run_half(first: u64) {
 
 #[test]
 fn the_invariants_hold_under_faults_even_seeds() {
-    run_half(0);
+    run_half(ALONE, 0);
 }
 
 #[test]
 fn the_invariants_hold_under_faults_odd_seeds() {
-    run_half(1);
+    run_half(ALONE, 1);
 }
 
 #[test]
 fn seeds_with_earlier_findings_have_none() {
-    let kept = KEPT.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
-    run_all(kept.map(|seed| seed.parse().expect("a seed is a number")));
+    for (family, kept) in [(ALONE, KEPT), (REPLICATED, KEPT_WITH_REPLICA)] {
+        let kept = kept.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+        run_all(family, kept.map(|seed| seed.parse().expect("a seed is a number")));
+    }
+}
+
+#[test]
+fn the_invariants_hold_with_a_replica_even_seeds() {
+    run_half(REPLICATED, 0);
+}
+
+#[test]
+fn the_invariants_hold_with_a_replica_odd_seeds() {
+    run_half(REPLICATED, 1);
 }
 
 #[test]
 #[expect(clippy::print_stdout, reason = "its purpose is to print")]
 fn one_run() {
-    let Some(seed) = variable("POSTRIDER_SIMULATION") else { return };
-    let run = run(seed, &BTreeSet::new());
-    println!("{}", run.log.join("\n"));
-    if !run.findings.is_empty() {
-        fail(shrunk(run));
+    for family in [ALONE, REPLICATED] {
+        let Some(seed) = variable(family.variable) else { continue };
+        let run = run(family, seed, &BTreeSet::new());
+        println!("{}", run.log.join("\n"));
+        if !run.findings.is_empty() {
+            fail(family, shrunk(family, run));
+        }
     }
 }
 
 #[test]
 fn a_seed_determines_the_run() {
-    for seed in 0..8 {
-        let (first, second) = (run(seed, &BTreeSet::new()), run(seed, &BTreeSet::new()));
+    for (family, seed) in (0..8).flat_map(|seed| [(ALONE, seed), (REPLICATED, seed)]) {
+        let (first, second) = (run(family, seed, &BTreeSet::new()), run(family, seed, &BTreeSet::new()));
         let differs = first.log.iter().zip(&second.log).find(|(first, second)| first != second);
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!(first.digest, second.digest, "seed {seed}");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::replica::ReplicaPlan;
 use crate::store::single_threaded::{DiskFault, Rng};
 
 /// A class of faults. Each seed enables some of them.
@@ -40,9 +41,18 @@ pub(super) enum FaultClass {
     Full,
     /// Mail servers send bounces for messages that they accepted, and receivers send DMARC reports.
     Bounces,
+    /// Calls to the bucket fail, with and without effect.
+    Bucket,
+    /// Lists of the bucket's objects are outdated.
+    StaleLists,
+    /// The bucket can't be reached for a while.
+    Outage,
 }
 
 impl FaultClass {
+    /// Further classes of runs with a replica.
+    pub(super) const OF_REPLICA: [Self; 3] = [Self::Bucket, Self::StaleLists, Self::Outage];
+
     pub(super) const ALL: [Self; 16] = [
         Self::Names,
         Self::Connect,
@@ -97,6 +107,8 @@ pub(super) struct Plan {
     pub(super) window: Duration,
     /// Elapsed time at which faults end.
     pub(super) faults_end: Duration,
+    /// Settings of the replica, in runs with one.
+    pub(super) replica: Option<ReplicaPlan>,
     /// Actions by elapsed time.
     pub(super) actions: Vec<(Duration, Action)>,
 }
@@ -119,10 +131,21 @@ impl Plan {
             queue_lifetime: Duration::from_secs([2, 12, 48][rng.index(3)] * 3600),
             window,
             faults_end: window + Duration::from_secs([60, 1800, 3 * 3600][rng.index(3)]),
+            replica: None,
             actions: Vec::new(),
             faults,
         };
         plan.draw_actions(&mut rng);
+        plan
+    }
+
+    /// Draws the plan of `seed` for a run with a replica.
+    pub(super) fn with_replica(seed: u64, without: &BTreeSet<FaultClass>) -> Self {
+        let mut plan = Self::new(seed, without);
+        let mut rng = Rng::new(seed ^ 0x0b_5e55);
+        let drawn: Vec<FaultClass> = FaultClass::OF_REPLICA.into_iter().filter(|_| rng.coin()).collect();
+        plan.faults.extend(drawn.into_iter().filter(|fault| !without.contains(fault)));
+        plan.replica = Some(ReplicaPlan::new(seed, plan.faults_end));
         plan
     }
 
@@ -171,7 +194,10 @@ impl Plan {
             | FaultClass::Close
             | FaultClass::Webhooks
             | FaultClass::Clients
-            | FaultClass::Bounces => None,
+            | FaultClass::Bounces
+            | FaultClass::Bucket
+            | FaultClass::StaleLists
+            | FaultClass::Outage => None,
         }
     }
 }

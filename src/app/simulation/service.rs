@@ -10,8 +10,10 @@ use tokio::task::JoinHandle;
 use super::clock::SimulatedClock;
 use super::names::SimulatedNames;
 use super::receivers::SimulatedPost;
+use super::replica::Claim;
 use super::transmit::SimulatedTransmit;
 use super::world::World;
+use crate::app::dispatcher::run_when_permitted;
 use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::secret::Secret;
 use crate::domain::sending_domain::DkimAlgorithm;
@@ -21,6 +23,7 @@ use crate::engine::executor::Executor;
 use crate::engine::ports::Clock;
 use crate::engine::receive::Receiver;
 use crate::engine::relay::{Relay, RelayWay};
+use crate::engine::replica::{Active, ReplicaError, Replication};
 use crate::engine::settings::Settings;
 use crate::engine::{EgressRoutes, Engine, Tables};
 use crate::http::router::Router;
@@ -34,8 +37,8 @@ use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::open::{OpenError, StartOptions, Surroundings};
-use crate::store::single_threaded::{Rng, Turns, draw_limits};
+use crate::store::open::{OpenError, ReplicaStart, StartOptions, Surroundings};
+use crate::store::single_threaded::{Machine, Rng, Turns, draw_limits};
 
 /// RSA key of every domain: generating one takes longer than a run.
 const RSA_KEY: &[u8] = include_bytes!("dkim.pk8");
@@ -52,6 +55,8 @@ pub(super) struct Service {
 pub(super) struct DispatcherTask {
     stop: watch::Sender<bool>,
     task: JoinHandle<Result<(), StoreError>>,
+    /// The tasks of replication, in runs with a replica.
+    pub(super) replica: Option<Active>,
 }
 
 /// The store's workers, shared with the hook that checks whether they have work.
@@ -61,7 +66,24 @@ pub(super) type Workers = Arc<Mutex<Option<Turns>>>;
 ///
 /// # Errors
 /// Those of opening it.
-pub(super) fn open(world: &World, workers: &Workers) -> Result<(Store, Arc<SimulatedClock>), OpenError> {
+pub(super) fn open(
+    world: &World,
+    workers: &Workers,
+    replica: Option<ReplicaStart>,
+) -> Result<(Store, Arc<SimulatedClock>), OpenError> {
+    open_on(world, &world.machine, workers, replica)
+}
+
+/// Opens the store on the disk of another machine.
+///
+/// # Errors
+/// Those of opening it.
+pub(super) fn open_on(
+    world: &World,
+    machine: &Machine,
+    workers: &Workers,
+    replica: Option<ReplicaStart>,
+) -> Result<(Store, Arc<SimulatedClock>), OpenError> {
     let clock = Arc::new(SimulatedClock::new(&world.clocks));
     let (time, monotonic) = (Arc::clone(&clock), Arc::clone(&clock));
     let life_seed = world.plan.seed.wrapping_mul(1_000) + u64::from(world.life());
@@ -70,27 +92,42 @@ pub(super) fn open(world: &World, workers: &Workers) -> Result<(Store, Arc<Simul
     let options = StartOptions {
         monotonic: Arc::new(move || monotonic.monotonic()),
         limits: draw_limits(&mut Rng::new(life_seed)),
+        replica,
         ..StartOptions::default()
     };
-    let (store, turns) = world.machine.open(surroundings, options)?;
+    let (store, turns) = machine.open(surroundings, options)?;
     *workers.lock().unwrap_or_else(PoisonError::into_inner) = Some(turns);
     clock.start(store.clock_past()?);
     Ok((store, clock))
 }
 
+/// Creates an engine over an open store.
+pub(super) fn engine(world: &Arc<World>, store: Arc<Store>, clock: Arc<SimulatedClock>) -> Engine {
+    let (entropy, names) = (Arc::clone(store.entropy()), Arc::new(SimulatedNames(Arc::clone(world))));
+    Engine::new(store, clock, entropy, names, settings(world))
+}
+
 impl Service {
-    /// Starts the service over an open store.
-    pub(super) fn start(world: &Arc<World>, store: Store, clock: Arc<SimulatedClock>) -> (Arc<Self>, DispatcherTask) {
-        let entropy = Arc::clone(store.entropy());
-        let names = Arc::new(SimulatedNames(Arc::clone(world)));
-        let clock: Arc<dyn Clock> = clock;
-        let engine = Arc::new(Engine::new(
-            Arc::new(store),
-            Arc::clone(&clock),
-            Arc::clone(&entropy),
-            Arc::clone(&names) as _,
-            settings(world),
-        ));
+    /// Starts the service over an open store, whose log was claimed in runs with a replica.
+    ///
+    /// # Errors
+    /// Replication can't be started.
+    pub(super) async fn start(
+        world: &Arc<World>,
+        (store, clock): (Store, Arc<SimulatedClock>),
+        claim: Option<Claim>,
+    ) -> Result<(Arc<Self>, DispatcherTask), ReplicaError> {
+        let (entropy, store) = (Arc::clone(store.entropy()), Arc::new(store));
+        let replica = match claim {
+            Some(claim) => claim.ship(world, &store).await?,
+            None => None,
+        };
+        let engine = Arc::new(engine(world, store, Arc::clone(&clock)));
+        let (names, clock) = (Arc::new(SimulatedNames(Arc::clone(world))), clock as Arc<dyn Clock>);
+        let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
+        if let Some(shared) = &shared {
+            engine.replication.get_or_init(|| Arc::new(Replication::new(Arc::clone(shared), None)));
+        }
         let transmit = Arc::new(SimulatedTransmit(Arc::clone(world)));
         let post = Arc::new(SimulatedPost(Arc::clone(world)));
         let rules = Arc::new(Rules::built_in().clone());
@@ -99,18 +136,19 @@ impl Service {
         let routes = EgressRoutes { relays: vec![direct()], port: 25, capture: None };
         let dispatcher = Dispatcher::new(Arc::clone(&engine), transmit, names, post, routes, tables);
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(dispatcher.run(stopped));
+        let task = tokio::spawn(run_when_permitted(shared, dispatcher, stopped));
         let http = serve(&engine, &clock, &entropy);
         let submission = Submission::new(Arc::clone(&engine), "mail.example.com", SubmissionLimits::default());
-        (Arc::new(Self { engine, http, submission, bounces }), DispatcherTask { stop, task })
+        Ok((Arc::new(Self { engine, http, submission, bounces }), DispatcherTask { stop, task, replica }))
     }
 }
 
 impl DispatcherTask {
     /// Stops the dispatcher, and returns whether all work in flight ended within `grace`.
-    pub(super) async fn stop(self, grace: Duration) -> bool {
+    pub(super) async fn stop(&mut self, grace: Duration) -> bool {
         self.stop.send_replace(true);
-        tokio::time::timeout(grace, self.task).await.is_ok()
+        self.replica.iter().for_each(Active::begin_stop);
+        tokio::time::timeout(grace, &mut self.task).await.is_ok()
     }
 }
 

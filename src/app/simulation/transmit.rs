@@ -74,20 +74,32 @@ impl SimulatedSession {
     async fn drive(&mut self) {
         loop {
             match self.client.want() {
-                Want::Write => {
-                    let output = self.client.output().to_vec();
-                    if self.server.is_closed {
-                        self.client.write_failed(&[], "broken pipe");
-                        continue;
-                    }
-                    self.server.receive(&output);
-                    sleep(self.world.millis(0, 40)).await;
-                    self.client.written(self.now());
-                }
+                Want::Write => self.write().await,
                 Want::Read => self.read().await,
                 Want::Handshake | Want::Body | Want::Ready | Want::Finished => return,
             }
         }
+    }
+
+    /// Writes the message block by block, and asks `body` before the final dot, as the service does.
+    async fn hand_over(&mut self, body: &mut dyn Body) {
+        while self.client.want() == Want::Write {
+            if self.client.is_at_dot() && !body.may_end().await {
+                return self.client.body_missing();
+            }
+            self.write().await;
+        }
+        self.drive().await;
+    }
+
+    async fn write(&mut self) {
+        let output = self.client.output().to_vec();
+        if self.server.is_closed {
+            return self.client.write_failed(&[], "broken pipe");
+        }
+        self.server.receive(&output);
+        sleep(self.world.millis(0, 40)).await;
+        self.client.written(self.now());
     }
 
     async fn read(&mut self) {
@@ -120,7 +132,7 @@ impl Session for SimulatedSession {
                     Some(message) => self.client.give_body(message, self.now()),
                     None => self.client.body_missing(),
                 }
-                self.drive().await;
+                self.hand_over(body).await;
             }
             self.client.take_outcome().unwrap_or_else(|| Outcome {
                 phase: Phase::Rset,

@@ -12,6 +12,8 @@ use super::clock::MachineClocks;
 use super::plan::{FaultClass, Plan};
 use super::reports::{self, Report};
 use crate::base::id::{AccountId, EndpointId, MessageId};
+use crate::engine::memory_bucket::MemoryStore;
+use crate::store::master_key::Raw;
 use crate::store::single_threaded::{Machine, Rng};
 
 /// A tenant: an account with its key and its webhook endpoint.
@@ -58,6 +60,8 @@ pub(super) struct Submission {
     /// Number of requests started.
     pub(super) tries: usize,
     pub(super) progress: Progress,
+    /// Elapsed time at which its client got the answer that it was accepted.
+    pub(super) accepted_at: Duration,
     /// Times at which a tenant knew that a message was canceled.
     pub(super) canceled: BTreeMap<MessageId, Duration>,
 }
@@ -138,6 +142,12 @@ pub(super) struct State {
     pub(super) lives: Vec<End>,
     /// Number of actions done.
     pub(super) actions_done: usize,
+    /// Master key of the store, in runs with a replica.
+    pub(super) master_key: Option<Raw>,
+    /// Elapsed time of the last failed call to the bucket.
+    pub(super) bucket_failed_at: Option<Duration>,
+    /// Elapsed time at which the current process began to serve.
+    pub(super) served_at: Duration,
     /// Whether faults may occur.
     pub(super) is_hostile: bool,
     pub(super) findings: Vec<String>,
@@ -148,6 +158,8 @@ pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) clocks: MachineClocks,
     pub(super) machine: Machine,
+    /// The objects of the replica's bucket.
+    pub(super) objects: MemoryStore,
     /// Is notified of every new bounce.
     pub(super) has_bounce: Notify,
     state: Mutex<State>,
@@ -169,11 +181,15 @@ impl World {
             suppressed: BTreeMap::new(),
             lives: Vec::new(),
             actions_done: 0,
+            master_key: None,
+            bucket_failed_at: None,
+            served_at: Duration::ZERO,
             is_hostile: false,
             findings: Vec::new(),
         };
         let (clocks, machine) = (MachineClocks::new(), Machine::new(seed));
-        let world = Self { plan, clocks, machine, has_bounce: Notify::new(), state: Mutex::new(state) };
+        let (objects, has_bounce) = (MemoryStore::default(), Notify::new());
+        let world = Self { plan, clocks, machine, objects, has_bounce, state: Mutex::new(state) };
         world.draw_submissions();
         world
     }
@@ -265,6 +281,7 @@ impl World {
                 bytes: self.pick(&[10, 200, 3_000, 40_000]),
                 tries: 0,
                 progress: Progress::Waiting(Duration::from_millis(self.below(span))),
+                accepted_at: Duration::ZERO,
                 canceled: BTreeMap::new(),
             };
             self.state().submissions.push(submission);

@@ -1,13 +1,15 @@
 //! A bucket in memory, for tests and simulated processes. Several processes share one [`MemoryStore`], each through its
-//! own [`MemoryBucket`]. Calls complete at once, so no runtime is needed. A fault can be injected into each call.
+//! own [`MemoryBucket`]. A fault can be injected into each call. Without a drawn latency, calls complete at once and
+//! need no runtime.
 //!
 //! Without faults, reads are linearizable and conditions are honoured.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 
 use super::ports::{
     BoxFuture, Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, BucketSettings, Creation, Expiry,
@@ -49,6 +51,8 @@ pub(crate) struct BucketCall<'a> {
 }
 
 type FaultSource = Box<dyn FnMut(&BucketCall<'_>) -> Option<BucketFault> + Send>;
+/// Source of the times that a request and its answer take.
+type LatencySource = Box<dyn FnMut() -> (Duration, Duration) + Send>;
 
 /// A change to the objects.
 #[derive(Clone)]
@@ -111,6 +115,12 @@ impl MemoryStore {
         shared.remembered = shared.objects.clone();
     }
 
+    /// Returns another bucket with the current objects.
+    pub(crate) fn copy(&self) -> Self {
+        let objects = self.shared().objects.clone();
+        Self(Arc::new(Mutex::new(Shared { objects, ..Shared::default() })))
+    }
+
     /// Sets the bucket's clock.
     pub(crate) fn set_date(&self, date: Timestamp) {
         self.shared().date = date;
@@ -152,6 +162,7 @@ struct Plan {
     is_cut_off: bool,
     next: BTreeMap<BucketOperation, VecDeque<BucketFault>>,
     source: Option<FaultSource>,
+    latency: Option<LatencySource>,
     calls: BTreeMap<BucketOperation, u64>,
 }
 
@@ -171,6 +182,12 @@ impl MemoryBucket {
     /// Sets a source of faults for calls without an injected fault.
     pub(crate) fn draw(&self, source: impl FnMut(&BucketCall<'_>) -> Option<BucketFault> + Send + 'static) {
         self.plan().source = Some(Box::new(source));
+    }
+
+    /// Sets a source of latencies: the times of a request and of its answer. A caller that is dropped in between does
+    /// not learn whether the call was done.
+    pub(crate) fn delay(&self, latency: impl FnMut() -> (Duration, Duration) + Send + 'static) {
+        self.plan().latency = Some(Box::new(latency));
     }
 
     /// Disconnects this process from the bucket, or connects it again.
@@ -197,6 +214,21 @@ impl MemoryBucket {
         injected.or_else(|| plan.source.as_mut().and_then(|source| source(call)))
     }
 
+    /// Performs a call between its request and its answer.
+    fn call<'a, T: Send>(
+        &'a self,
+        act: impl FnOnce() -> BucketResult<T> + Send + 'a,
+    ) -> BoxFuture<'a, BucketResult<T>> {
+        Box::pin(async move {
+            let latency = self.plan().latency.as_mut().map(|latency| latency());
+            let Some((request, answer)) = latency else { return act() };
+            sleep(request).await;
+            let done = act();
+            sleep(answer).await;
+            done
+        })
+    }
+
     fn change(&self, call: BucketCall<'_>, change: Change) -> BucketResult<Creation> {
         let fault = self.fault(&call);
         let mut shared = self.store.shared();
@@ -216,31 +248,27 @@ impl MemoryBucket {
         Err(error(call, fault))
     }
 
-    fn look<T>(
-        &self,
-        call: BucketCall<'_>,
-        look: impl FnOnce(&BTreeMap<String, Bytes>) -> T,
-    ) -> BoxFuture<'static, BucketResult<T>>
-    where
-        T: Send + 'static,
-    {
+    fn look<T>(&self, call: BucketCall<'_>, look: impl FnOnce(&BTreeMap<String, Bytes>) -> T) -> BucketResult<T> {
         let fault = self.fault(&call);
         let shared = self.store.shared();
-        let seen = match fault {
+        match fault {
             None | Some(BucketFault::IgnoredCondition) => Ok(look(&shared.objects)),
             Some(BucketFault::Stale) => Ok(look(&shared.remembered)),
             Some(_) => Err(error(call, fault)),
-        };
-        Box::pin(future::ready(seen))
+        }
     }
 
-    fn setting<T: Send + 'static>(&self, look: impl FnOnce(&Shared) -> T) -> BoxFuture<'static, BucketResult<T>> {
-        let call = BucketCall { operation: BucketOperation::Settings, name: "" };
-        let seen = match self.fault(&call) {
-            None => Ok(look(&self.store.shared())),
-            fault => Err(error(call, fault)),
-        };
-        Box::pin(future::ready(seen))
+    fn setting<'a, T: Send + 'a>(
+        &'a self,
+        look: impl FnOnce(&Shared) -> T + Send + 'a,
+    ) -> BoxFuture<'a, BucketResult<T>> {
+        self.call(move || {
+            let call = BucketCall { operation: BucketOperation::Settings, name: "" };
+            match self.fault(&call) {
+                None => Ok(look(&self.store.shared())),
+                fault => Err(error(call, fault)),
+            }
+        })
     }
 }
 
@@ -258,41 +286,46 @@ fn error(call: BucketCall<'_>, fault: Option<BucketFault>) -> BucketError {
 impl Bucket for MemoryBucket {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<Creation>> {
         let call = BucketCall { operation: BucketOperation::Create, name };
-        Box::pin(future::ready(self.change(call, Change::Create(name.to_owned(), bytes))))
+        self.call(move || self.change(call, Change::Create(name.to_owned(), bytes)))
     }
 
     fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<Option<Bytes>>> {
-        self.look(BucketCall { operation: BucketOperation::Read, name }, |objects| objects.get(name).cloned())
+        let call = BucketCall { operation: BucketOperation::Read, name };
+        self.call(move || self.look(call, |objects| objects.get(name).cloned()))
     }
 
     fn read_range<'a>(&'a self, name: &'a str, from: u64, length: u64) -> BoxFuture<'a, BucketResult<Option<Bytes>>> {
-        self.look(BucketCall { operation: BucketOperation::Read, name }, |objects| {
+        let call = BucketCall { operation: BucketOperation::Read, name };
+        let range = move |objects: &BTreeMap<String, Bytes>| {
             let bytes = objects.get(name)?;
             let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
             let to = from.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(bytes.len());
             Some(bytes.slice(from..to))
-        })
+        };
+        self.call(move || self.look(call, range))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, after: &'a str) -> BoxFuture<'a, BucketResult<ObjectPage>> {
-        self.look(BucketCall { operation: BucketOperation::List, name: prefix }, |objects| {
+        let call = BucketCall { operation: BucketOperation::List, name: prefix };
+        let page = move |objects: &BTreeMap<String, Bytes>| {
             let matching = objects.iter().filter(|(name, _)| name.starts_with(prefix) && name.as_str() > after);
             let info = |(name, bytes): (&String, &Bytes)| ObjectInfo { name: name.clone(), size: bytes.len() as u64 };
             let mut found: Vec<_> = matching.take(PAGE + 1).map(info).collect();
             let is_last = found.len() <= PAGE;
             found.truncate(PAGE);
             ObjectPage { objects: found, is_last }
-        })
+        };
+        self.call(move || self.look(call, page))
     }
 
     fn overwrite<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<()>> {
         let call = BucketCall { operation: BucketOperation::Overwrite, name };
-        Box::pin(future::ready(self.change(call, Change::Overwrite(name.to_owned(), bytes)).map(drop)))
+        self.call(move || self.change(call, Change::Overwrite(name.to_owned(), bytes)).map(drop))
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<()>> {
         let call = BucketCall { operation: BucketOperation::Remove, name };
-        Box::pin(future::ready(self.change(call, Change::Remove(name.to_owned())).map(drop)))
+        self.call(move || self.change(call, Change::Remove(name.to_owned())).map(drop))
     }
 
     fn date(&self) -> Option<Timestamp> {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::backoff::Backoff;
-use super::chunks::Chunks;
+use super::chunks::{self, Chunks};
 use super::collection::Collector;
 use super::error::ReplicaError;
 use super::keys;
@@ -21,8 +21,11 @@ use super::status::BaseStatus;
 use crate::base::digest::sha256;
 use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
+use crate::engine::executor::WorkPanicked;
 use crate::store::Store;
 use crate::store::backup::NamedSegments;
+use crate::store::error::OpError;
+use crate::store::op::replica_position::RecordReplicaPosition;
 use crate::store::replica::content::{self, PIECE_BYTES_MAX};
 use crate::store::replica::manifest::{ContentRange, Manifest, PartInfo};
 use crate::store::replica::name::ObjectName;
@@ -63,6 +66,8 @@ pub(super) struct BaseMaker {
     collector: Collector,
     /// The newest manifest.
     newest: Option<Manifest>,
+    /// Sequence of a batch after the newest base that only records a position, and needs no base.
+    unneeded: u64,
     loss: LossCheck,
 }
 
@@ -71,7 +76,7 @@ impl BaseMaker {
     pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, policy: BasePolicy) -> Self {
         let collector = Collector::new(objects.clone(), shared.claim.slot, policy.retention);
         let loss = LossCheck::new(objects.clone(), Arc::clone(&shared));
-        Self { objects, store, shared, policy, collector, newest: None, loss }
+        Self { objects, store, shared, policy, collector, newest: None, unneeded: 0, loss }
     }
 
     /// Makes bases as long as the future is polled.
@@ -123,7 +128,7 @@ impl BaseMaker {
         let Some(newest) = self.newest.as_ref().filter(|_| !self.shared.outbox.has_gap()) else { return true };
         let (_, bytes, slots) = self.shared.log_since_base();
         let is_old = self.objects.clock.now().since(newest.taken_at) >= self.policy.age;
-        self.shared.position().sequence > newest.sequence
+        self.shared.position().sequence > newest.sequence.max(self.unneeded)
             && (is_old || bytes >= self.policy.log_bytes || slots >= SLOTS_MAX)
     }
 
@@ -144,9 +149,27 @@ impl BaseMaker {
         tracing::info!(slot = manifest.slot, rows = manifest.rows, bytes = status.bytes, "base finished");
         self.newest = Some(manifest);
         self.shared.restart_log_count();
+        self.record_position(status.slot).await?;
         let restorable_from = self.collector.collect().await?;
         self.shared.set_base(status, restorable_from);
         self.shared.base_finished();
+        Ok(())
+    }
+
+    /// Records in the store that the log is confirmed up to the base at `slot`. A start continues from the recorded
+    /// position, so collection must not remove slots after it.
+    async fn record_position(&mut self, slot: u64) -> Result<(), ReplicaError> {
+        if self.shared.outbox.recorded_slot() + 1 >= slot {
+            return Ok(());
+        }
+        let before = self.shared.outbox.last();
+        match self.store.commit(RecordReplicaPosition::new(&self.shared.position())).await {
+            Ok(()) => {}
+            Err(OpError::Failed(error)) => return Err(error.into()),
+            Err(OpError::Refused(never)) => match never {},
+        }
+        let is_alone = self.newest.as_ref().is_some_and(|newest| newest.sequence == before);
+        self.unneeded = if is_alone { before + 1 } else { 0 };
         Ok(())
     }
 
@@ -205,7 +228,7 @@ impl BaseMaker {
     async fn snapshot(&self, at_least: u64) -> Result<BaseSnapshot, ReplicaError> {
         loop {
             let store = Arc::clone(&self.store);
-            let taken = tokio::task::spawn_blocking(move || store.base_snapshot()).await.map_err(panicked)??;
+            let taken = self.objects.executor.run(move || store.base_snapshot()).await.map_err(panicked)??;
             if taken.sequence().number >= at_least {
                 return Ok(taken);
             }
@@ -235,14 +258,24 @@ impl BaseMaker {
         snapshot: BaseSnapshot,
         slot: u64,
     ) -> Result<(Vec<PartInfo>, u64, NamedSegments), ReplicaError> {
-        let (sender, mut chunks) = mpsc::channel(1);
+        let (sender, chunks) = chunks::channel(self.objects.executor);
         let (store, beside) = (Arc::clone(&self.store), self.policy.beside);
-        let writing = tokio::task::spawn_blocking(move || {
+        let writing = self.objects.executor.run(move || {
             let mut out = Chunks::new(sender);
             let written = store.write_base(snapshot, beside, &mut out)?;
             out.send()?;
             Ok::<_, crate::store::backup::BackupError>(written)
         });
+        let (written, parts) = tokio::join!(writing, self.send_parts(chunks, slot));
+        let parts = parts?;
+        let (totals, named) = written.map_err(panicked)?.map_err(|error| ReplicaError::Io {
+            what: "reading the rows of a base".to_owned(),
+            error: io::Error::other(error),
+        })?;
+        Ok((parts, totals.rows, named))
+    }
+
+    async fn send_parts(&self, mut chunks: mpsc::Receiver<Vec<u8>>, slot: u64) -> Result<Vec<PartInfo>, ReplicaError> {
         let mut parts = Vec::new();
         while let Some(chunk) = chunks.recv().await {
             let name = ObjectName::Part { slot, part: u32::try_from(parts.len() + 1).unwrap_or(u32::MAX) };
@@ -251,11 +284,7 @@ impl BaseMaker {
             self.create(&name, &bytes).await?;
             parts.push(PartInfo { bytes: bytes.len() as u64, sha256: sha256(&bytes) });
         }
-        let (totals, named) = writing.await.map_err(panicked)?.map_err(|error| ReplicaError::Io {
-            what: "reading the rows of a base".to_owned(),
-            error: io::Error::other(error),
-        })?;
-        Ok((parts, totals.rows, named))
+        Ok(parts)
     }
 
     /// Uploads the content of the rows that the bucket lacks.
@@ -322,7 +351,7 @@ impl BaseMaker {
         seal: SealObject,
     ) -> Result<Bytes, ReplicaError> {
         let (sealer, entropy) = (self.objects.sealer.clone(), Arc::clone(&self.objects.entropy));
-        let sealed = tokio::task::spawn_blocking(move || seal(&name, head, &clear, &sealer, &*entropy));
+        let sealed = self.objects.executor.run(move || seal(&name, head, &clear, &sealer, &*entropy));
         sealed.await.map(Bytes::from).map_err(panicked)
     }
 
@@ -359,6 +388,6 @@ impl BaseMaker {
     }
 }
 
-fn panicked(error: tokio::task::JoinError) -> ReplicaError {
-    ReplicaError::Io { what: "running replication work on a thread".to_owned(), error: io::Error::other(error) }
+fn panicked(error: WorkPanicked) -> ReplicaError {
+    ReplicaError::Io { what: "running replication work".to_owned(), error: io::Error::other(error) }
 }

@@ -52,6 +52,7 @@ impl Collector {
         let Some((slot, taken_at)) = kept else { return Ok(None) };
         self.remove_slots(slot).await?;
         self.remove_bases(slot).await?;
+        self.remove_unfinished_bases().await?;
         self.remove_content(now).await?;
         Ok(Some(taken_at))
     }
@@ -97,6 +98,25 @@ impl Collector {
         over.sort_by_key(|object| !matches!(object.name.parse(), Ok(ObjectName::Manifest(_))));
         for object in over {
             self.objects.bucket.remove(&object.name).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the parts of interrupted bases before the newest complete one. Nothing continues them.
+    async fn remove_unfinished_bases(&self) -> Result<(), ReplicaError> {
+        let objects = self.objects.list(name::BASE, "").await?;
+        let slot_of = |object: &ObjectInfo| match object.name.parse() {
+            Ok(ObjectName::Part { slot, .. }) => Some(slot),
+            Ok(_) | Err(_) => None,
+        };
+        let bases = self.objects.bases().await?;
+        let Some(newest) = bases.last() else { return Ok(()) };
+        for object in &objects {
+            let Some(slot) = slot_of(object).filter(|slot| slot < newest && !bases.contains(slot)) else { continue };
+            let manifest = ObjectName::Manifest(slot).to_string();
+            if self.objects.bucket.read_range(&manifest, 0, 1).await?.is_none() {
+                self.objects.bucket.remove(&object.name).await?;
+            }
         }
         Ok(())
     }

@@ -15,12 +15,15 @@ use super::objects::ReplicaObjects;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
+use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
 use crate::machine::replica_lease::{LeaseRules, Predecessor, wait_for};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::identity::Identity;
 use crate::store::replica::name::ObjectName;
-use crate::store::replica::{Follower, Head, Holder, Kind, ObjectFault, Position, Sealer, clear_fork, is_fork};
+use crate::store::replica::{
+    Follower, Head, Holder, Kind, ObjectFault, Position, ReplicaDisk, Sealer, clear_fork, is_fork,
+};
 use crate::store::schema::FORMAT;
 
 /// Ports and settings that a process needs to work on a replica.
@@ -28,6 +31,10 @@ use crate::store::schema::FORMAT;
 pub struct ReplicaWorld {
     /// The bucket.
     pub bucket: Arc<dyn Bucket>,
+    /// The disk of the data directory.
+    pub disk: ReplicaDisk,
+    /// The place where blocking work runs.
+    pub executor: Executor,
     /// The name of the data directory in the log.
     pub holder: Holder,
     /// The service's time, for timestamps and content deadlines.
@@ -82,6 +89,8 @@ impl ReplicaWorld {
     pub fn objects(&self, master: Arc<MasterKey>, store: Ulid) -> ReplicaObjects {
         ReplicaObjects {
             bucket: Arc::clone(&self.bucket),
+            disk: self.disk.clone(),
+            executor: self.executor,
             sealer: Sealer::new(master, store, self.encrypts),
             holder: self.holder.clone(),
             clock: Arc::clone(&self.clock),
@@ -172,12 +181,12 @@ pub async fn join<'a>(
 ) -> Result<Joined, ReplicaError> {
     let mut retry = BucketRetry::new(on_wait);
     let entropy = Arc::clone(&world.entropy);
-    let follower = Follower::open(directory, world.clock.now(), Arc::clone(&entropy))?;
+    let follower = Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&entropy))?;
     let mut joining = loop {
         let begun = Joining::identify(world, directory, &follower).await;
         if let Some((objects, cursor)) = retry.take(begun, &*entropy).await? {
             let log = LogFollower::at(follower, cursor);
-            let (is_fork, lease, real) = (is_fork(directory), world.lease, Arc::clone(&world.real));
+            let (is_fork, lease, real) = (is_fork(&world.disk, directory), world.lease, Arc::clone(&world.real));
             break Joining { objects, log, is_fork, cause, lease, real };
         }
     };
@@ -188,7 +197,7 @@ pub async fn join<'a>(
         }
     };
     joining.log.follower.checkpoint()?;
-    clear_fork(directory)
+    clear_fork(&world.disk, directory)
         .map_err(|error| ReplicaError::Io { what: "removing the mark of a restore".to_owned(), error })?;
     Ok(joined)
 }
@@ -212,7 +221,7 @@ impl Joining {
     ) -> Result<(ReplicaObjects, Cursor), ReplicaError> {
         let master = follower.master_key();
         let position = follower.position();
-        let fork = is_fork(directory);
+        let fork = is_fork(&world.disk, directory);
         let Some(identity) = world.identity(master).await.map_err(|error| of_fork(error, fork))? else {
             let known = position.filter(|_| !fork);
             if let Some(position) = known {

@@ -26,7 +26,6 @@ mod shipper;
 mod standby;
 mod status;
 mod stranded;
-mod swap;
 #[cfg(test)]
 mod tests;
 

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use super::error::ReplicaError;
 use crate::base::digest::{Digest, sha256};
 use crate::base::entropy::Entropy;
+use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketResult, Clock, Creation, ObjectInfo};
 use crate::store::replica::manifest::Manifest;
 use crate::store::replica::name::{self, ObjectName};
 use crate::store::replica::slot::{self, Link, SlotBody};
-use crate::store::replica::{Head, Holder, Kind, ObjectFault, Sealer};
+use crate::store::replica::{Head, Holder, Kind, ObjectFault, ReplicaDisk, Sealer};
 
 /// Result of creating an object with fixed bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,10 @@ pub struct Slot {
 pub struct ReplicaObjects {
     /// The bucket.
     pub bucket: Arc<dyn Bucket>,
+    /// The disk of the data directory.
+    pub disk: ReplicaDisk,
+    /// The place where blocking work runs.
+    pub executor: Executor,
     /// The key that seals the store's objects.
     pub sealer: Sealer,
     /// This data directory.

@@ -11,6 +11,7 @@ use super::error::ReplicaError;
 use super::follow::{Cursor, LogFollower};
 use super::objects::{ReplicaObjects, unreadable};
 use crate::base::time::Timestamp;
+use crate::engine::executor::Executor;
 use crate::store::archive::{Head as ArchiveHead, Totals};
 use crate::store::master_key::Raw;
 use crate::store::replica::manifest::Manifest;
@@ -58,13 +59,14 @@ pub(super) async fn rebuild(
     mut progress: impl FnMut(&ArchiveHead, Totals) + Send + 'static,
 ) -> Result<Restoration, ReplicaError> {
     let keys = keys_of(objects, manifest).await?;
-    let (parts, pieces) = (fetch_parts(objects, manifest), fetch_pieces(objects, manifest));
+    let parts = Source::new(fetch_parts(objects, manifest), objects.executor).await;
+    let pieces = Source::new(fetch_pieces(objects, manifest), objects.executor).await;
     let Rebuild { directory, key, lineage, beside } = rebuild;
-    let directory = directory.to_owned();
-    let built = tokio::task::spawn_blocking(move || {
+    let (disk, directory) = (objects.disk.clone(), directory.to_owned());
+    let built = objects.executor.run(move || {
         let rows = PartStream { parts, current: io::Cursor::new(Vec::new()) };
         let content = move || Ok(BaseContent { pieces: Pieces(pieces), keys });
-        restore_base(rows, &directory, &key, (beside, lineage), content, &mut progress)
+        restore_base(rows, (&disk, &directory), &key, (beside, lineage), content, &mut progress)
     });
     let built = built.await.map_err(|error| ReplicaError::Io {
         what: "building the data directory".to_owned(),
@@ -102,7 +104,7 @@ pub(super) async fn follow_from(
     if slot.digest != manifest.slot_sha256 {
         return Err(broken("the slot of the base differs from the slot in its manifest"));
     }
-    let mut follower = Follower::open(directory, objects.clock.now(), Arc::clone(&objects.entropy))?;
+    let mut follower = Follower::open(&objects.disk, directory, objects.clock.now(), Arc::clone(&objects.entropy))?;
     // The base may end inside its own slot, which is read again.
     let position = Position {
         store: objects.sealer.store(),
@@ -188,7 +190,7 @@ fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece>
 
 /// The parts as one stream.
 struct PartStream {
-    parts: Fetched<Vec<u8>>,
+    parts: Source<Vec<u8>>,
     current: io::Cursor<Vec<u8>>,
 }
 
@@ -199,7 +201,7 @@ impl Read for PartStream {
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
-            match next(&mut self.parts)? {
+            match self.parts.next()? {
                 Some(part) => self.current = io::Cursor::new(part),
                 None => return Ok(0),
             }
@@ -207,14 +209,14 @@ impl Read for PartStream {
     }
 }
 
-struct Pieces(Fetched<Piece>);
+struct Pieces(Source<Piece>);
 
 impl Iterator for Pieces {
     type Item = Result<((Timestamp, u32), u64, Vec<u8>), RestoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match next(&mut self.0) {
+            match self.0.next() {
                 Ok(Some(Some(piece))) => return Some(Ok(piece)),
                 Ok(Some(None)) => {}
                 Ok(None) => return None,
@@ -224,9 +226,36 @@ impl Iterator for Pieces {
     }
 }
 
-/// Returns the next object. Waits on a thread that may block.
-fn next<T>(fetched: &mut Fetched<T>) -> io::Result<Option<T>> {
-    let Some(fetching) = fetched.blocking_recv() else { return Ok(None) };
-    let fetched = tokio::runtime::Handle::current().block_on(fetching).map_err(io::Error::other)?;
-    fetched.map(Some).map_err(io::Error::other)
+/// Fetched objects, for work on an executor.
+enum Source<T> {
+    /// The work waits for them on its thread.
+    Fetching(Fetched<T>),
+    /// All of them were fetched before the work begins.
+    Fetched(std::vec::IntoIter<io::Result<T>>),
+}
+
+impl<T> Source<T> {
+    async fn new(mut fetched: Fetched<T>, executor: Executor) -> Self {
+        if executor == Executor::Threads {
+            return Self::Fetching(fetched);
+        }
+        let mut all = Vec::new();
+        while let Some(fetching) = fetched.recv().await {
+            let fetched = fetching.await.map_err(io::Error::other);
+            all.push(fetched.and_then(|fetched| fetched.map_err(io::Error::other)));
+        }
+        Self::Fetched(all.into_iter())
+    }
+
+    /// Returns the next object.
+    fn next(&mut self) -> io::Result<Option<T>> {
+        match self {
+            Self::Fetching(fetched) => {
+                let Some(fetching) = fetched.blocking_recv() else { return Ok(None) };
+                let fetched = tokio::runtime::Handle::current().block_on(fetching).map_err(io::Error::other)?;
+                fetched.map(Some).map_err(io::Error::other)
+            }
+            Self::Fetched(all) => all.next().transpose(),
+        }
+    }
 }

@@ -78,6 +78,7 @@ impl Shipper {
             let is_draining = *drain.borrow_and_update();
             if !is_draining && Instant::now() < earliest {
                 tokio::select! {
+                    biased;
                     () = sleep_until(earliest) => {}
                     () = self.shared.lease.confirmation_due() => match self.look().await {
                         CreateResult::Own => continue,
@@ -100,6 +101,7 @@ impl Shipper {
                     return ShipperEnd::Waiting;
                 }
                 tokio::select! {
+                    biased;
                     () = self.shared.outbox.added() => {}
                     () = self.shared.beat.notified() => {}
                     () = self.shared.lease.confirmation_due() => if self.confirm_idle().await == CreateResult::Other {
@@ -151,8 +153,8 @@ impl Shipper {
     async fn next_slot(&self, is_draining: bool) -> Result<Option<NextSlot>, ReplicaError> {
         let sequence = self.shared.position().sequence;
         let (store, shared, progress) = (Arc::clone(&self.store), Arc::clone(&self.shared), self.progress);
-        let built = tokio::task::spawn_blocking(move || build(&store, &shared, progress, sequence)).await;
-        let built = built.map_err(|error| ReplicaError::Io {
+        let work = move || build(&store, &shared, progress, sequence);
+        let built = self.objects.executor.run(work).await.map_err(|error| ReplicaError::Io {
             what: "building a slot".to_owned(),
             error: std::io::Error::other(error),
         })??;
@@ -181,7 +183,7 @@ impl Shipper {
         let head = self.objects.head(body.kind(), number, before.epoch);
         let link = Link { head, row_format: FORMAT, previous: before.hash };
         let (sealer, entropy) = (self.objects.sealer.clone(), Arc::clone(&self.objects.entropy));
-        let sealed = tokio::task::spawn_blocking(move || {
+        let sealed = self.objects.executor.run(move || {
             let bytes = Bytes::from(link.seal(&body, &sealer, &*entropy));
             let hash = slot::digest(&bytes);
             (bytes, hash)

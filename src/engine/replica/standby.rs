@@ -1,5 +1,6 @@
 //! A standby: a data directory that follows the log, and claims it when it is promoted.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,10 @@ use super::join::ReplicaWorld;
 use super::objects::ReplicaObjects;
 use super::rebuild::{self, Rebuild};
 use super::status::BaseStatus;
-use super::swap;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::store::Store;
 use crate::store::master_key::Raw;
-use crate::store::replica::{Follower, Head, ObjectName, Position};
+use crate::store::replica::{Follower, Head, ObjectName, Position, swap};
 use crate::store::restore::Lineage;
 
 /// Interval between two checkpoints of a standby.
@@ -49,15 +48,15 @@ impl Standby {
         key: Raw,
         beside: &'static [&'static str],
     ) -> Result<Self, ReplicaError> {
-        swap::finish(directory)?;
+        swap::finish(&world.disk, directory).map_err(unmoved)?;
         let master = Arc::new(MasterKey::new(&key));
         let identity = world.identity(&master).await?.ok_or(ReplicaError::NoBase)?;
         let objects = world.objects(master, identity.store);
-        if !Store::exists(directory) {
+        if !world.disk.has_store(directory) {
             build_aside(&objects, directory, &key, beside).await?;
-            swap::finish(directory)?;
+            swap::finish(&world.disk, directory).map_err(unmoved)?;
         }
-        let follower = Follower::open(directory, world.clock.now(), Arc::clone(&world.entropy))?;
+        let follower = Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&world.entropy))?;
         let log = match follower.position() {
             Some(position) if position.store == identity.store => LogFollower::new(follower),
             Some(_) | None => return Err(ReplicaError::OtherStore),
@@ -128,9 +127,9 @@ impl Standby {
     /// # Errors
     /// The file system.
     pub fn discard(self) -> Result<PathBuf, ReplicaError> {
-        let (directory, epoch) = (self.directory.clone(), self.log.cursor.epoch);
+        let (disk, directory, epoch) = (self.objects.disk.clone(), self.directory.clone(), self.log.cursor.epoch);
         drop(self);
-        swap::set_aside(&directory, epoch)
+        swap::set_aside(&disk, &directory, epoch).map_err(unmoved)
     }
 
     /// Makes all applied batches durable.
@@ -196,6 +195,10 @@ impl Standby {
     }
 }
 
+fn unmoved(error: io::Error) -> ReplicaError {
+    ReplicaError::Io { what: "replacing the store by a newer base".to_owned(), error }
+}
+
 /// Builds a store from the newest base next to the store in `data`. Starts again if the active machine removes that
 /// base meanwhile, after making a newer one.
 async fn build_aside(
@@ -205,13 +208,13 @@ async fn build_aside(
     beside: &'static [&'static str],
 ) -> Result<(), ReplicaError> {
     loop {
-        let aside = swap::prepare(data)?;
+        let aside = swap::prepare(&objects.disk, data).map_err(unmoved)?;
         let manifest = rebuild::base_before(objects, None).await?;
         let plan = Rebuild { directory: &aside, key: key.clone(), lineage: Lineage::Standby, beside };
         match rebuild::build(objects, &manifest, plan, |_, _| {}).await {
             Ok(log) => {
                 drop(log);
-                return swap::seal(data);
+                return swap::seal(&objects.disk, data).map_err(unmoved);
             }
             Err(error) if rebuild::base_before(objects, None).await?.slot == manifest.slot => return Err(error),
             Err(error) => {

@@ -15,7 +15,7 @@ use crate::store::replica::{Follower, Head, Kind};
 /// # Errors
 /// The bucket, a directory of another store, or the store.
 pub async fn stranded(world: &ReplicaWorld, directory: &Path) -> Result<Stranded, ReplicaError> {
-    let follower = Follower::open(directory, world.clock.now(), Arc::clone(&world.entropy))?;
+    let follower = Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&world.entropy))?;
     let Some(position) = follower.position() else { return Ok(Stranded::default()) };
     let master = Arc::clone(follower.master_key());
     let identity = world.identity(&master).await?.ok_or(ReplicaError::OtherStore)?;

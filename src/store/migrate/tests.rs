@@ -8,7 +8,7 @@ use redb::{Builder, DatabaseError, ReadableTable, TableDefinition, TableHandle};
 use super::*;
 use crate::store::disk::{Entry, FileSystem};
 use crate::store::read::Read;
-use crate::store::replica::{Follower, Position};
+use crate::store::replica::{Follower, Position, ReplicaDisk};
 use crate::store::restore;
 use crate::store::testing::{START, TestStore};
 
@@ -273,12 +273,12 @@ fn a_store_of_format_1_follows_a_log_before_its_migration() {
     make_format_1(&test);
     let entropy = || Arc::new(crate::base::entropy::SeededEntropy::new(1));
     let position = Position { slot: 3, ..Position::default() };
-    let mut follower = Follower::open(test.directory(), START, entropy()).unwrap();
+    let mut follower = Follower::open(&ReplicaDisk::default(), test.directory(), START, entropy()).unwrap();
     assert_eq!((follower.format().unwrap(), follower.position()), (1, None));
     follower.end_slot(position).unwrap();
     follower.checkpoint().unwrap();
     drop(follower);
-    let follower = Follower::open(test.directory(), START, entropy()).unwrap();
+    let follower = Follower::open(&ReplicaDisk::default(), test.directory(), START, entropy()).unwrap();
     assert_eq!(follower.position(), Some(position));
     drop(follower);
     test.open().unwrap();

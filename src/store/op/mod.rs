@@ -40,6 +40,7 @@ pub mod outstanding;
 pub mod pause;
 pub mod redeliver;
 pub mod release_queue;
+pub mod replica_position;
 pub mod report;
 pub mod reputation;
 pub mod saved_search;

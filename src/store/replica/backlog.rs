@@ -103,7 +103,7 @@ impl Backlog {
             }
         }
         if end < bytes.len() {
-            let file = self.disk.open(&self.path(number), Opening::Existing)?;
+            let file = self.disk.open(&self.path(number), Opening::Kept)?;
             file.set_length(end as u64)?;
             file.sync_data()?;
         }

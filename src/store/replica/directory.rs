@@ -1,14 +1,15 @@
 //! Replication files in the data directory: the directory's name as holder of the log, and the mark of a restored
 //! directory.
 
-use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::backlog::DIRECTORY;
 use super::head::Holder;
 use crate::base::entropy::{self, Entropy};
-use crate::store::disk::{Disk as _, FileSystem, Opening};
+use crate::store::disk::{Disk, FileSystem, Opening};
+use crate::store::open::FILE;
 
 /// Path of the mark of a restored directory, in the data directory.
 pub(in crate::store) const FORK: &str = "replica/fork";
@@ -16,30 +17,49 @@ const HOLDER: &str = "holder";
 /// Maximum length of the host name in the name of a directory, in bytes.
 const HOST_BYTES_MAX: usize = 64;
 
+/// The disk that contains the data directory of a replica.
+#[derive(Clone)]
+pub struct ReplicaDisk(pub(in crate::store) Arc<dyn Disk>);
+
+impl Default for ReplicaDisk {
+    /// Returns the file system.
+    fn default() -> Self {
+        Self(Arc::new(FileSystem))
+    }
+}
+
+impl ReplicaDisk {
+    /// Whether there is a store in `directory`.
+    pub fn has_store(&self, directory: &Path) -> bool {
+        self.0.exists(&directory.join(FILE))
+    }
+}
+
 /// Returns the name of the data directory in the log: the host's name and a random part, drawn once. A copy of the
 /// directory has the same name, a restored directory a different one.
 ///
 /// # Errors
 /// File system errors; a file without a name.
-pub fn holder(data: &Path, host: &str, entropy: &dyn Entropy) -> io::Result<Holder> {
+pub fn holder(disk: &ReplicaDisk, data: &Path, host: &str, entropy: &dyn Entropy) -> io::Result<Holder> {
+    let disk = &*disk.0;
     let directory = data.join(DIRECTORY);
     let path = directory.join(HOLDER);
-    match fs::read_to_string(&path) {
-        Ok(name) => return name.trim().parse().map_err(io::Error::other),
+    match disk.read(&path) {
+        Ok(name) => return String::from_utf8_lossy(&name).trim().parse().map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
     let host: String = host.chars().filter(is_plain).take(HOST_BYTES_MAX).collect();
     let name = format!("{}-{}", if host.is_empty() { "host" } else { &host }, random(entropy));
-    FileSystem.create_directory(&directory)?;
+    disk.create_directory(&directory)?;
     let half_made = path.with_extension("new");
-    let file = FileSystem.open(&half_made, Opening::Fresh)?;
+    let file = disk.open(&half_made, Opening::Fresh)?;
     file.write_all_at(name.as_bytes(), 0)?;
     file.sync_data()?;
-    FileSystem.rename(&half_made, &path)?;
-    FileSystem.sync_directory(&directory)?;
-    FileSystem.sync_directory(data)?;
+    disk.rename(&half_made, &path)?;
+    disk.sync_directory(&directory)?;
+    disk.sync_directory(data)?;
     name.parse().map_err(io::Error::other)
 }
 
@@ -48,17 +68,17 @@ fn random(entropy: &dyn Entropy) -> String {
 }
 
 /// Whether the directory was restored and has not claimed a log since.
-pub fn is_fork(data: &Path) -> bool {
-    data.join(FORK).exists()
+pub fn is_fork(disk: &ReplicaDisk, data: &Path) -> bool {
+    disk.0.exists(&data.join(FORK))
 }
 
 /// Removes the mark of a restored directory, after it has claimed its own log.
 ///
 /// # Errors
 /// File system errors.
-pub fn clear_fork(data: &Path) -> io::Result<()> {
-    match FileSystem.remove_file(&data.join(FORK)) {
-        Ok(()) => FileSystem.sync_directory(&data.join(DIRECTORY)),
+pub fn clear_fork(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
+    match disk.0.remove_file(&data.join(FORK)) {
+        Ok(()) => disk.0.sync_directory(&data.join(DIRECTORY)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use redb::{ReadableDatabase as _, TableDefinition, WriteTransaction};
 
+use super::directory::ReplicaDisk;
 use super::position::{Position, Sequence};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
@@ -19,7 +20,7 @@ use crate::store::checksum::Values;
 use crate::store::clock_doubts::Deadlines;
 use crate::store::content::{Content, Returning};
 use crate::store::damage::OpenDatabase;
-use crate::store::disk::{Disk, FileSystem};
+use crate::store::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::health::Health;
 use crate::store::journal;
@@ -78,8 +79,13 @@ impl Follower {
     ///
     /// # Errors
     /// [`OpenError`]: the reason why the store does not open.
-    pub fn open(directory: &Path, now: Timestamp, entropy: Arc<dyn Entropy>) -> Result<Self, OpenError> {
-        let disk: Arc<dyn Disk> = Arc::new(FileSystem);
+    pub fn open(
+        disk: &ReplicaDisk,
+        directory: &Path,
+        now: Timestamp,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, OpenError> {
+        let disk = Arc::clone(&disk.0);
         let StartOptions { limits, progress, .. } = StartOptions::default();
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);

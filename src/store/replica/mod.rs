@@ -36,13 +36,14 @@ mod start;
 pub mod stranded;
 #[cfg(test)]
 mod stream_tests;
+pub mod swap;
 #[cfg(test)]
 mod tests;
 
 pub use base::BaseSnapshot;
 pub(in crate::store) use collect::collect;
 pub(in crate::store) use directory::FORK;
-pub use directory::{clear_fork, holder, is_fork};
+pub use directory::{ReplicaDisk, clear_fork, holder, is_fork};
 pub use follower::{FollowError, Follower};
 pub use head::{Head, Holder, Kind};
 pub use name::ObjectName;

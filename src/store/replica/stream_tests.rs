@@ -1,13 +1,16 @@
 //! Tests of records on their way to the bucket, and of a store that follows them.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::Ulid;
+use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
+use crate::store::disk::FileSystem;
 use crate::store::open::ReplicaStart;
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::row::message::MessageRow;
@@ -151,7 +154,8 @@ fn a_follower_of_the_records_has_every_row_and_body() {
     let messages: Vec<_> = bodies.iter().enumerate().map(accepted).collect();
     test.pass(Duration::from_secs(6));
     accept(&test);
-    let mut follower = Follower::open(copy.path(), test.now(), Arc::new(SeededEntropy::new(5))).unwrap();
+    let mut follower =
+        Follower::open(&ReplicaDisk::default(), copy.path(), test.now(), Arc::new(SeededEntropy::new(5))).unwrap();
     follow(&test, &mut follower, 3);
     let expected = rows(&test.snapshot());
     let mut found = rows(&follower.snapshot().unwrap());
@@ -213,7 +217,8 @@ fn a_follower_refuses_a_batch_after_a_missing_one() {
     accept(&test);
     accept(&test);
     let records = outbox(&test).front(usize::MAX).unwrap();
-    let mut follower = Follower::open(copy.path(), test.now(), Arc::new(SeededEntropy::new(5))).unwrap();
+    let mut follower =
+        Follower::open(&ReplicaDisk::default(), copy.path(), test.now(), Arc::new(SeededEntropy::new(5))).unwrap();
     let (skipped, taken) = (&records[0], records.last().unwrap());
     assert!(records.len() > 1);
     assert!(matches!(follower.batch(&taken.payload, taken.sequence, test.now()), Err(FollowError::Gap { .. })));
@@ -230,10 +235,40 @@ fn a_follower_with_a_wall_clock_far_ahead_destroys_no_content() {
     let now = test.now();
     test.close();
     let entropy = Arc::new(SeededEntropy::new(9));
-    let mut follower = Follower::open(test.directory(), now, entropy).unwrap();
+    let mut follower = Follower::open(&ReplicaDisk::default(), test.directory(), now, entropy).unwrap();
     let days = |days: u32| now + Duration::from_secs(24 * 3600) * days;
     follower.destroy_until(days(40)).unwrap();
     assert!(!follower.lacks_key(place.bucket, place.segment));
     follower.destroy_until(days(2)).unwrap();
     assert!(follower.lacks_key(place.bucket, place.segment));
+}
+
+fn outbox_in(directory: &Path, last: u64) -> std::io::Result<Outbox> {
+    let confirmed = Position::default();
+    let start = ReplicaStart { confirmed, backlog_bytes_max: 1 << 20, sync: None };
+    let last = Sequence { number: last, committed_at: Timestamp::from_millis(1) };
+    Outbox::open(Arc::new(FileSystem), directory, last, Some(confirmed), &start)
+}
+
+#[test]
+fn a_torn_record_of_the_backlog_does_not_prevent_a_start() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("replica/backlog.1");
+    fs::create_dir(data.path().join("replica")).unwrap();
+    fs::write(&file, b"PRBL\x01torn").unwrap();
+    assert!(!outbox_in(data.path(), 0).unwrap().has_gap());
+    assert_eq!(fs::read(&file).unwrap(), b"PRBL\x01");
+}
+
+#[test]
+fn a_log_continues_after_a_gap_behind_the_last_committed_batch() {
+    let data = tempfile::tempdir().unwrap();
+    let outbox = outbox_in(data.path(), 4).unwrap();
+    let fifth = Sequence { number: 5, committed_at: Timestamp::from_millis(1) };
+    outbox.stage(fifth, b"record");
+    outbox.begin_gap();
+    assert_eq!(outbox.resume(), 4, "the fifth batch is not committed yet, and may never be");
+    outbox.release_staged();
+    assert_eq!(outbox.last(), 5);
+    assert!(outbox.has_gap(), "the record of the fifth batch was dropped");
 }

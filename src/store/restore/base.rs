@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{Building, Lineage, Restoration, RestoreError, SegmentId, Target};
 use crate::store::archive::{Head, Part, Reader, Totals};
-use crate::store::disk::FileSystem;
 use crate::store::master_key::Raw;
+use crate::store::replica::ReplicaDisk;
 use crate::store::schema::FORMAT;
 
 /// Content of a base.
@@ -29,7 +29,7 @@ type Piece = Result<(SegmentId, u64, Vec<u8>), RestoreError>;
 /// The reason why the directory was not built. It then contains no files.
 pub fn restore_base<I: Iterator<Item = Piece>>(
     rows: impl Read,
-    directory: &Path,
+    (disk, directory): (&ReplicaDisk, &Path),
     key: &Raw,
     (beside, lineage): (&[&str], Lineage),
     content: impl FnOnce() -> Result<BaseContent<I>, RestoreError>,
@@ -39,7 +39,7 @@ pub fn restore_base<I: Iterator<Item = Piece>>(
     if head.store_format > FORMAT {
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
-    let target = Target { disk: Arc::new(FileSystem), directory };
+    let target = Target { disk: Arc::clone(&disk.0), directory };
     let mut building = Building::begin(target, Some(key.clone()), (head.store_format, head.store_format))?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;

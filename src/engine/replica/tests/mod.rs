@@ -10,6 +10,7 @@ use crate::base::entropy::SeededEntropy;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, QuotaLimits};
+use crate::engine::executor::Executor;
 use crate::engine::memory_bucket::{BucketFault, MemoryBucket, MemoryStore};
 use crate::engine::ports::{BucketOperation, Clock};
 use crate::machine::replica_lease::{LeaseRules, Predecessor};
@@ -18,8 +19,8 @@ use crate::store::master_key::{self, Raw};
 use crate::store::op::account::CreateAccount;
 use crate::store::open::{ReplicaStart, StartOptions, Surroundings, SyncRule};
 use crate::store::read::{Order, Read as _, after_prefix};
-use crate::store::replica::Follower;
 use crate::store::replica::claim::ClaimCause;
+use crate::store::replica::{Follower, ReplicaDisk};
 use crate::store::restore::Lineage;
 use crate::store::schema::Table;
 use crate::store::snapshot::Snapshot;
@@ -71,6 +72,8 @@ impl Machine {
         let clock = Arc::new(TestClock(AtomicU64::new(START.as_millis())));
         let world = ReplicaWorld {
             bucket: Arc::new(bucket.clone()),
+            disk: ReplicaDisk::default(),
+            executor: Executor::Threads,
             holder: name.parse().unwrap(),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             real: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -183,7 +186,8 @@ async fn standby(machine: &Machine, key: &Raw) -> Standby {
 }
 
 fn accounts_in(machine: &Machine) -> usize {
-    let follower = Follower::open(machine.path(), START, Arc::clone(&machine.world.entropy)).unwrap();
+    let follower =
+        Follower::open(&machine.world.disk, machine.path(), START, Arc::clone(&machine.world.entropy)).unwrap();
     accounts(&follower.snapshot().unwrap())
 }
 

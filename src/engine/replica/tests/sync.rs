@@ -148,3 +148,26 @@ async fn automatic_failover_claims_a_log_only_if_it_did_not_grow() {
     second.end_wait(&promoted);
     assert!(promoted.stop().await);
 }
+
+#[tokio::test]
+async fn a_killed_machine_continues_its_log_although_a_base_replaced_the_slots_after_its_last_batch() {
+    let bucket = MemoryStore::default();
+    let machine = Machine::new(&bucket, "first", 1);
+    let serving = machine.serve().await;
+    serving.add_account().await;
+    serving.settled().await;
+    // No batch records that the bucket has these slots.
+    let mut slots = serving.active.shared().slots();
+    for _ in 0..3 {
+        slots.mark_unchanged();
+        serving.active.shared().ask_for_beat();
+        slots.changed().await.unwrap();
+    }
+    serving.base().await;
+    assert_eq!(bucket.object("log/000000000002"), None, "the base replaced it");
+    machine.bucket.set_cut_off(true);
+    assert!(!serving.stop_within(Duration::ZERO).await);
+    machine.bucket.set_cut_off(false);
+    let serving = machine.serve().await;
+    assert!(serving.stop().await);
+}

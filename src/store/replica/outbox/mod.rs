@@ -56,11 +56,15 @@ struct State {
     waiting: VecDeque<QueuedRecords>,
     /// The batch that a checkpoint is about to make durable. It is stored, and must not be sent before.
     staged: Option<QueuedRecords>,
+    /// The sequence of that batch. It is not committed yet.
+    staging: Option<u64>,
     memory_bytes: usize,
     bytes: u64,
     confirmed: Option<Position>,
     /// Whether [`Self::confirmed`] is not in a row yet.
     is_unrecorded: bool,
+    /// Slot of the last position in a row.
+    recorded: u64,
     /// Set while records are dropped: the log has a gap, which only a new base closes.
     has_gap: bool,
     /// The sequence after which the log continues after a gap, until the bucket has it.
@@ -103,7 +107,8 @@ impl Outbox {
         let (backlog, found) = Backlog::open(disk, directory, last.number)?;
         let from = confirmed.map_or(0, |position| position.sequence);
         let is_unrecorded = confirmed.is_some();
-        let mut state = State { confirmed, is_unrecorded, last: last.number, ..State::default() };
+        let recorded = confirmed.map_or(0, |position| position.slot);
+        let mut state = State { confirmed, is_unrecorded, recorded, last: last.number, ..State::default() };
         let mut next = from + 1;
         for found in found.iter().filter(|found| found.sequence > from) {
             let payload = backlog.read(found.stored)?;
@@ -145,19 +150,29 @@ impl Outbox {
     /// Keeps the record of a batch that a checkpoint will make durable, for [`Self::store`].
     pub(in crate::store) fn stage(&self, sequence: Sequence, payload: &[u8]) {
         let mut state = self.state();
+        state.staging = Some(sequence.number);
         if !state.has_gap {
             state.staged = Some(QueuedRecords::new(sequence, payload));
         }
-        state.last = sequence.number;
     }
 
     /// Adds the staged record, whose batch is durable now.
     pub(in crate::store) fn release_staged(&self) {
         let mut state = self.state();
-        if let Some(staged) = state.staged.take() {
-            state.push(staged);
-            drop(state);
-            self.added.notify_one();
+        let Some(sequence) = state.staging.take() else { return };
+        state.last = sequence;
+        match state.staged.take() {
+            Some(staged) => {
+                state.push(staged);
+                drop(state);
+                self.added.notify_one();
+            }
+            // The gap ended while the batch was staged, so the log lacks its record.
+            None if !state.has_gap => {
+                drop(state);
+                self.drop_all();
+            }
+            None => {}
         }
     }
 
@@ -304,7 +319,13 @@ impl Outbox {
         let mut state = self.state();
         let unrecorded = state.confirmed.filter(|_| state.is_unrecorded);
         state.is_unrecorded = false;
+        state.recorded = unrecorded.map_or(state.recorded, |position| position.slot);
         unrecorded
+    }
+
+    /// Returns the slot from which the next start continues. Before the first batch that is the claim of this one.
+    pub fn recorded_slot(&self) -> u64 {
+        self.state().recorded
     }
 
     /// Returns the sequence of the last committed batch.

@@ -1,11 +1,11 @@
 //! Replaces a store by a new one that was built next to it. The old store stays until the new one is complete. After a
 //! crash at any moment, one of them is in place.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::error::ReplicaError;
+use super::directory::ReplicaDisk;
+use crate::store::disk::{Disk, Opening};
 use crate::store::master_key;
 
 /// Directory in which the new store is built.
@@ -16,90 +16,97 @@ const WHOLE: &str = "resync.whole";
 const PARTS: [&str; 3] = ["journal", "content", "postrider.redb"];
 
 /// Creates the empty directory for the new store of `data`, and returns it.
-pub(super) fn prepare(data: &Path) -> Result<PathBuf, ReplicaError> {
+///
+/// # Errors
+/// File system errors.
+pub fn prepare(disk: &ReplicaDisk, data: &Path) -> io::Result<PathBuf> {
     let building = data.join(BUILDING);
-    remove(&building)?;
-    fs::create_dir(&building).map_err(failed)?;
+    remove(&*disk.0, &building)?;
+    disk.0.create_directory(&building)?;
     Ok(building)
 }
 
 /// Marks the new store of `data` as complete.
-pub(super) fn seal(data: &Path) -> Result<(), ReplicaError> {
-    fs::rename(data.join(BUILDING), data.join(WHOLE)).map_err(failed)?;
-    sync(data)
+///
+/// # Errors
+/// File system errors.
+pub fn seal(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
+    disk.0.rename(&data.join(BUILDING), &data.join(WHOLE))?;
+    disk.0.sync_directory(data)
 }
 
 /// Replaces the current store by a complete new one, if there is one. Continues an interrupted earlier call.
-pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
+///
+/// # Errors
+/// File system errors.
+pub fn finish(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
+    let disk = &*disk.0;
     let whole = data.join(WHOLE);
-    if !whole.exists() {
+    if !disk.exists(&whole) {
         return Ok(());
     }
-    move_others(&whole, data)?;
+    move_others(disk, &whole, data)?;
     for name in PARTS {
         // An interrupted call has moved this part already.
-        if whole.join(name).exists() {
-            remove(&data.join(name))?;
-            fs::rename(whole.join(name), data.join(name)).map_err(failed)?;
+        if disk.exists(&whole.join(name)) {
+            remove(disk, &data.join(name))?;
+            disk.rename(&whole.join(name), &data.join(name))?;
         }
     }
-    sync(data)?;
-    remove(&whole)?;
-    sync(data)
+    disk.sync_directory(data)?;
+    remove(disk, &whole)?;
+    disk.sync_directory(data)
 }
 
 /// Moves files that `data` lacks and that are not part of the store: the master key and the certificates of a new
 /// standby.
-fn move_others(whole: &Path, data: &Path) -> Result<(), ReplicaError> {
-    for entry in fs::read_dir(whole).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let (from, to) = (entry.path(), data.join(entry.file_name()));
-        let is_part = PARTS.iter().any(|part| entry.file_name() == *part);
-        if !is_part && !to.exists() {
-            fs::rename(from, to).map_err(failed)?;
+fn move_others(disk: &dyn Disk, whole: &Path, data: &Path) -> io::Result<()> {
+    for entry in disk.list(whole)? {
+        let (from, to) = (whole.join(&entry.name), data.join(&entry.name));
+        if !PARTS.contains(&entry.name.as_str()) && !disk.exists(&to) {
+            disk.rename(&from, &to)?;
         }
     }
-    sync(data)
+    disk.sync_directory(data)
 }
 
 /// Moves the store of `data` into a new directory below it.
-pub(super) fn set_aside(data: &Path, epoch: u64) -> Result<PathBuf, ReplicaError> {
+///
+/// # Errors
+/// File system errors.
+pub fn set_aside(disk: &ReplicaDisk, data: &Path, epoch: u64) -> io::Result<PathBuf> {
+    let disk = &*disk.0;
     let aside = data.join(format!("deposed-{epoch}"));
-    fs::create_dir_all(&aside).map_err(failed)?;
+    disk.create_directory(&aside)?;
     // Without the master key the store could not be read there.
     let key = data.join(master_key::FILE);
-    if key.exists() {
-        fs::copy(&key, aside.join(master_key::FILE)).map_err(failed)?;
+    if disk.exists(&key) {
+        let copy = disk.open(&aside.join(master_key::FILE), Opening::Fresh)?;
+        copy.write_all_at(&disk.read(&key)?, 0)?;
+        copy.sync_data()?;
     }
     // The database is moved last: without it, a directory does not look like a store.
     for name in ["replica", "journal", "content", "postrider.redb"] {
-        if data.join(name).exists() {
-            fs::rename(data.join(name), aside.join(name)).map_err(failed)?;
+        if disk.exists(&data.join(name)) {
+            disk.rename(&data.join(name), &aside.join(name))?;
         }
     }
-    sync(&aside)?;
-    sync(data)?;
+    disk.sync_directory(&aside)?;
+    disk.sync_directory(data)?;
     Ok(aside)
 }
 
-fn remove(path: &Path) -> Result<(), ReplicaError> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
-        _ => Ok(()),
+fn remove(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    if !disk.exists(path) {
+        return Ok(());
     }
-}
-
-fn sync(directory: &Path) -> Result<(), ReplicaError> {
-    fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)
-}
-
-fn failed(error: io::Error) -> ReplicaError {
-    ReplicaError::Io { what: "replacing the store by a newer base".to_owned(), error }
+    if disk.list(path).is_ok() { disk.remove_directory(path) } else { disk.remove_file(path) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn store(directory: &Path, word: &str) {
@@ -118,18 +125,18 @@ mod tests {
     fn an_interrupted_swap_is_completed_and_keeps_existing_files() {
         for moved in 0..=PARTS.len() {
             let data = tempfile::tempdir().unwrap();
-            let data = data.path();
+            let (disk, data) = (&ReplicaDisk::default(), data.path());
             store(data, "old");
             fs::write(data.join("master.key"), "key").unwrap();
-            store(&prepare(data).unwrap(), "new");
+            store(&prepare(disk, data).unwrap(), "new");
             fs::write(data.join(BUILDING).join("master.key"), "other").unwrap();
-            seal(data).unwrap();
+            seal(disk, data).unwrap();
             for part in &PARTS[..moved] {
-                remove(&data.join(part)).unwrap();
+                remove(&*disk.0, &data.join(part)).unwrap();
                 fs::rename(data.join(WHOLE).join(part), data.join(part)).unwrap();
             }
-            finish(data).unwrap();
-            finish(data).unwrap();
+            finish(disk, data).unwrap();
+            finish(disk, data).unwrap();
             assert_eq!(words(data), ["new", "new", "new", "key"], "{moved} parts were moved before");
             assert!(!data.join(WHOLE).exists());
         }
@@ -137,12 +144,12 @@ mod tests {
 
     #[test]
     fn a_new_standby_also_gets_the_master_key() {
-        let data = tempfile::tempdir().unwrap();
-        let aside = prepare(data.path()).unwrap();
+        let (disk, data) = (&ReplicaDisk::default(), tempfile::tempdir().unwrap());
+        let aside = prepare(disk, data.path()).unwrap();
         store(&aside, "new");
         fs::write(aside.join("master.key"), "key").unwrap();
-        seal(data.path()).unwrap();
-        finish(data.path()).unwrap();
+        seal(disk, data.path()).unwrap();
+        finish(disk, data.path()).unwrap();
         assert_eq!(words(data.path()), ["new", "new", "new", "key"]);
     }
 }

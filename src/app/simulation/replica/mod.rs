@@ -1,0 +1,105 @@
+//! The replica of a run: the claim of the log, the tasks of the active machine, and the checks of what the bucket has.
+
+mod bucket;
+mod judge;
+mod plan;
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use super::clock::SimulatedClock;
+use super::service::{self, Workers};
+use super::world::World;
+use crate::base::entropy::SeededEntropy;
+use crate::engine::executor::Executor;
+use crate::engine::ports::{BucketErrorKind, Clock};
+use crate::engine::replica::{self, Active, Joined, ReplicaError, ReplicaWorld};
+use crate::machine::replica_lease::{LEASE_MAX, LeaseRules};
+use crate::store::Store;
+use crate::store::open::{OpenError, ReplicaStart};
+use crate::store::replica::claim::ClaimCause;
+use crate::store::single_threaded::{DIRECTORY, Machine};
+
+pub(super) use judge::{after_end, at_the_end, wait_for_base};
+pub(super) use plan::ReplicaPlan;
+
+/// A claimed log, for the start of a process.
+pub(super) struct Claim(pub(super) Joined);
+
+/// Creates the replica's ports for a process on `machine`.
+fn ports(world: &Arc<World>, machine: &Machine, holder: &str, salt: u64) -> ReplicaWorld {
+    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(&world.clocks));
+    let seed = world.plan.seed.wrapping_mul(1_000) + u64::from(world.life());
+    let plan = world.plan.replica.as_ref();
+    ReplicaWorld {
+        bucket: Arc::new(bucket::connect(world)),
+        disk: machine.disk(),
+        executor: Executor::Inline,
+        holder: holder.parse().unwrap(),
+        clock: Arc::clone(&clock),
+        real: clock,
+        entropy: Arc::new(SeededEntropy::new(seed ^ salt)),
+        encrypts: plan.is_none_or(|plan| plan.encrypts),
+        lease: plan.map_or(LeaseRules { lease: LEASE_MAX, stops: false, is_automatic: false }, |plan| plan.lease),
+    }
+}
+
+/// Creates the store if there is none, lets it catch up with the log, and claims the log. `None` without a replica.
+///
+/// # Errors
+/// The reason why the log can't be claimed.
+pub(super) async fn claim(world: &Arc<World>, workers: &Workers) -> Result<Option<Claim>, ReplicaError> {
+    if world.plan.replica.is_none() {
+        return Ok(None);
+    }
+    if !world.machine.disk().has_store(Path::new(DIRECTORY)) {
+        let (store, _) = service::open(world, workers, None)?;
+        close(&store, workers);
+        // The database must be closed before another process of the machine opens it.
+        drop(store);
+        *workers.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+    world.state().master_key = Some(world.machine.master_key()?);
+    let ports = ports(world, &world.machine, "first", 0xc1a1);
+    let joined = replica::join(&ports, Path::new(DIRECTORY), ClaimCause::Start, &mut |_, _| {}).await?;
+    world.note(format!("claimed slot {} in epoch {}", joined.claim.slot, joined.claim.epoch));
+    Ok(Some(Claim(joined)))
+}
+
+/// Closes a store, and serves its workers to their end.
+pub(super) fn close(store: &Store, workers: &Workers) {
+    store.close();
+    if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
+        turns.settle();
+        turns.checkpoint_now();
+    }
+}
+
+impl Claim {
+    /// Returns the position at which the store is opened.
+    pub(super) fn start(&self, world: &World) -> Option<ReplicaStart> {
+        let plan = world.plan.replica.as_ref()?;
+        let (confirmed, backlog_bytes_max, sync) = (self.0.claim, plan.backlog_bytes_max, plan.sync);
+        Some(ReplicaStart { confirmed, backlog_bytes_max, sync })
+    }
+
+    /// Starts shipping the store's batches.
+    ///
+    /// # Errors
+    /// The store does not replicate.
+    pub(super) async fn ship(self, world: &World, store: &Arc<Store>) -> Result<Option<Active>, ReplicaError> {
+        let Some(plan) = &world.plan.replica else { return Ok(None) };
+        Active::start(self.0, store, plan.pace(), plan.bases()).await.map(Some)
+    }
+}
+
+/// Returns whether a start may fail with this error while the disk or the bucket has faults.
+pub(super) fn is_of_faults(error: &ReplicaError) -> bool {
+    match error {
+        ReplicaError::Bucket(error) => error.kind != BucketErrorKind::Unsupported,
+        ReplicaError::Open(OpenError::Failed(_) | OpenError::Io { .. } | OpenError::Damaged { .. })
+        | ReplicaError::Store(_)
+        | ReplicaError::Io { .. } => true,
+        _ => false,
+    }
+}

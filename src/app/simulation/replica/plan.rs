@@ -1,0 +1,85 @@
+//! The plan of a run with a replica: the settings of `[replica]`, the bucket's latency and its outages.
+
+use std::time::Duration;
+
+use crate::engine::replica::{BasePolicy, ModeWords, Pace};
+use crate::machine::replica_lease::LeaseRules;
+use crate::store::open::SyncRule;
+use crate::store::single_threaded::Rng;
+
+/// Limit of the backlog in a run whose backlog never reaches it.
+const BACKLOG_BYTES: u64 = 1 << 30;
+
+/// The drawn settings of a replica and its bucket.
+#[derive(Debug)]
+pub(in crate::app::simulation) struct ReplicaPlan {
+    /// The rule of synchronous replication; `None` for asynchronous replication.
+    pub(in crate::app::simulation) sync: Option<SyncRule>,
+    pub(in crate::app::simulation) lease: LeaseRules,
+    interval: Duration,
+    age: Duration,
+    log_bytes: u64,
+    retention: Duration,
+    pub(in crate::app::simulation) backlog_bytes_max: u64,
+    /// Whether the bucket's objects are sealed.
+    pub(in crate::app::simulation) encrypts: bool,
+    /// Maximum time of a request and of its answer.
+    pub(in crate::app::simulation) latency: Duration,
+    /// Periods of elapsed time in which the bucket can't be reached.
+    pub(in crate::app::simulation) outages: Vec<(Duration, Duration)>,
+}
+
+impl ReplicaPlan {
+    /// Draws the plan of a run whose faults end at `faults_end`.
+    pub(in crate::app::simulation) fn new(seed: u64, faults_end: Duration) -> Self {
+        let mut rng = Rng::new(seed ^ 0xb0c4_e751);
+        let stops = rng.coin();
+        let lease = Duration::from_secs([2, 5, 60][rng.index(3)]);
+        let interval = Duration::from_millis([50, 500, 5_000][rng.index(3)]);
+        let hour = Duration::from_secs(3600);
+        let mut plan = Self {
+            sync: None,
+            lease: LeaseRules { lease, stops, is_automatic: false },
+            interval,
+            age: [hour / 6, hour * 24][rng.index(2)],
+            log_bytes: [20_000, 1 << 28][rng.index(2)],
+            retention: [Duration::ZERO, hour, hour * 168][rng.index(3)],
+            backlog_bytes_max: [20_000, BACKLOG_BYTES, BACKLOG_BYTES][rng.index(3)],
+            encrypts: rng.index(4) != 0,
+            latency: Duration::from_millis([1, 20, 300][rng.index(3)]),
+            outages: Vec::new(),
+        };
+        let end = u64::try_from(faults_end.as_millis()).unwrap();
+        for _ in 0..rng.index(4) {
+            let from = Duration::from_millis(rng.below(end));
+            let longest = [500, 10_000, 600_000][rng.index(3)];
+            let length = Duration::from_millis(rng.below(longest));
+            plan.outages.push((from, (from + length).min(faults_end)));
+        }
+        plan
+    }
+
+    /// Returns the pace of slots.
+    pub(super) fn pace(&self) -> Pace {
+        let words = ModeWords { mode: if self.sync.is_some() { "sync" } else { "async" }, failover: "manual" };
+        Pace { interval: if self.sync.is_some() { Duration::ZERO } else { self.interval }, words }
+    }
+
+    /// Returns the schedule of bases.
+    pub(super) const fn bases(&self) -> BasePolicy {
+        BasePolicy { age: self.age, log_bytes: self.log_bytes, retention: self.retention, beside: &[] }
+    }
+
+    /// Returns the time after which a change must be in the bucket, if no call to it fails: the interval, and the keys
+    /// and the slot of this change and of the one before it.
+    pub(super) fn bound(&self) -> Duration {
+        self.interval + self.latency * 12 + Duration::from_secs(1)
+    }
+
+    /// Returns the time that replication needs after the last failed call before the bound applies again: a backoff,
+    /// and a base if the backlog was dropped.
+    pub(super) fn recovery(&self) -> Duration {
+        let has_base = self.backlog_bytes_max < BACKLOG_BYTES;
+        Duration::from_secs(if has_base { 240 } else { 25 })
+    }
+}

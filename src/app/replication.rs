@@ -274,9 +274,11 @@ pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
             "Choose a new prefix in replica.url to serve this directory separately, or run `postrider standby` on an \
              empty one.",
         ),
-        ReplicaError::OtherStore => {
-            (Exit::Conflict, "Set replica.url to the bucket and prefix of this store, or to an empty prefix.")
-        }
+        ReplicaError::OtherStore => (
+            Exit::Conflict,
+            "Check replica.url, and whether master.key is that of the active machine. A standby needs a data directory \
+             without a store: don't run `postrider init` there.",
+        ),
         ReplicaError::Broken { .. } => {
             (Exit::Conflict, "Run `postrider standby --discard` on this directory: it begins with the newest base.")
         }

@@ -85,6 +85,7 @@ fn describe_restore(restored: &FinishedRestore) -> String {
         "Restored {rows} rows as of {backup_at} into {}.\n\
          {messages} messages and {deliveries} webhook deliveries are on hold: they may have been sent since.\n\
          Next:\n\
+         \x20 with [replica], set replica.url to a new prefix: this directory does not continue the log\n\
          \x20 start the service; mail that it accepts from now on is sent as usual\n\
          \x20 postrider queue list        shows the queued mail\n\
          \x20 postrider queue release     sends the mail on hold\n",

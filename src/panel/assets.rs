@@ -59,7 +59,17 @@ impl Asset {
 /// Minifies a style sheet: removes comments on lines of their own, line ends, and blanks around punctuation.
 fn squeezed(style: &str) -> String {
     let lines = style.lines().map(str::trim).filter(|line| !line.starts_with("/*"));
-    let signs = [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
+    let signs = [
+        (": ", ":"),
+        ("; ", ";"),
+        (", ", ","),
+        (" {", "{"),
+        ("{ ", "{"),
+        (" }", "}"),
+        (";}", "}"),
+        (" > ", ">"),
+        ("(> ", "(>"),
+    ];
     signs.iter().fold(lines.collect::<String>(), |style, (wide, narrow)| style.replace(wide, narrow))
 }
 
@@ -91,8 +101,8 @@ mod tests {
 
     #[test]
     fn minifying_a_style_sheet_keeps_its_rules() {
-        let style = "/* Comment. */\na, b { color: red; margin: 0 1px; }\n@media (x: 1) {\n  a:hover { top: 0; }\n}\n";
-        assert_eq!(squeezed(style), "a,b{color:red;margin:0 1px}@media (x:1){a:hover{top:0}}");
+        let style = "/* Comment. */\na > b, c:has(> d) { margin: 0 1px; }\n@media (x: 1) {\n  a:hover { top: 0; }\n}\n";
+        assert_eq!(squeezed(style), "a>b,c:has(>d){margin:0 1px}@media (x:1){a:hover{top:0}}");
         let whole = squeezed(include_str!("../../data/assets/panel.css"));
         assert!(!whole.contains("/*") && whole.matches('{').count() == whole.matches('}').count());
     }

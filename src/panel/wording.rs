@@ -7,6 +7,9 @@ use crate::domain::alert::Condition;
 
 pub(super) use crate::domain::provider_name::provider_name as provider;
 
+/// Refusal of an export of a longer time.
+pub(super) const EXPORT_SPAN: &str = "An export covers at most 30 days. Choose a later start or an earlier end.";
+
 /// Returns the words of a response's category: `TLS failure` for `tls_failure`.
 pub(super) fn category(name: &str) -> String {
     match name.strip_prefix("tls_") {
@@ -66,7 +69,8 @@ fn sentence(field: &str, error: &str) -> String {
     let end = if error.ends_with(['.', '?', '!']) { "" } else { "." };
     match error.split_once([' ', ',']) {
         Some(("is", rest)) if rest.starts_with("required") => format!("{subject} is missing; enter a value{end}"),
-        Some(("must", _)) if matches!(field, "after" | "before") => {
+        Some(("must", _)) if field == "after" && error.contains("30 days before") => EXPORT_SPAN.to_owned(),
+        Some(("must", _)) if matches!(field, "after" | "before") && error.contains("ISO 8601") => {
             format!("{subject} must be a day such as 2026-11-20, or a time such as 2026-11-20T15:04:05+00:00.")
         }
         Some(("must" | "is" | "needs" | "has" | "makes" | "repeats", _)) => format!("{subject} {error}{end}"),
@@ -134,6 +138,7 @@ mod tests {
         assert_eq!(of("url", "must have a host. Add one."), "The URL must have a host. Add one.");
         assert_eq!(of("email", "the domain is empty"), "The domain is empty.");
         assert!(of("after", "must be an ISO 8601 time").contains("a day such as 2026-11-20, or"));
+        assert_eq!(of("after", "must be at most 30 days before before"), EXPORT_SPAN);
     }
 
     #[test]

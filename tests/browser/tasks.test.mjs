@@ -1,4 +1,4 @@
-// Ten tasks of a user who sees the panel for the first time. They only use controls by their visible names, so a task
+// Tasks of a user who sees the panel for the first time. They only use controls by their visible names, so a task
 // fails when a name is removed or a step is added.
 
 import assert from "node:assert/strict";
@@ -92,6 +92,41 @@ task("export all messages to one address as CSV", async () => {
   const lines = readFileSync(await file.path(), "utf8").trim().split("\n");
   assert.equal(lines.length, 2);
   assert.match(lines[1], /delivered\+sample@simulator\.test/);
+});
+
+task("find the messages of an order by its metadata", async () => {
+  await search("order=10482");
+  await open("metadata.order:10482");
+  await open("Your order 10482 is on its way");
+  await open("10482");
+  await page.getByRole("link", { name: "Remove the filter metadata.order:10482" }).waitFor();
+});
+
+task("learn why a month is not exported, and export a part of it", async () => {
+  await rail("Messages");
+  await page.getByLabel("From", { exact: true }).fill("2020-01-01");
+  await press("Apply");
+  await shown("An export covers at most 30 days.");
+  await page.getByLabel("From", { exact: true }).fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 10));
+  await press("Apply");
+  await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV" }).click()]);
+});
+
+task("see which messages wait, and why", async () => {
+  await rail("Messages");
+  await open("Waiting");
+  await open("Your sign-in code");
+  await shown("The last attempt failed");
+  await shown("Next attempt");
+});
+
+task("pause and restart a webhook", async () => {
+  await rail("Webhooks");
+  await open("Order status");
+  await press("Pause");
+  await shown("Paused; events are held");
+  await press(/Resume|Reactivate/);
+  await shown("Enabled");
 });
 
 task("suspend and resume an account", async () => {

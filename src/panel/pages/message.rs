@@ -19,8 +19,10 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
+use crate::panel::paging;
 use crate::panel::preview::{self, Preview};
 use crate::panel::record_card::Record;
+use crate::panel::search;
 use crate::panel::timeline::{Step, steps, tls_words};
 use crate::panel::timestamp::{Moment, lasted};
 use crate::panel::wording::provider;
@@ -52,7 +54,8 @@ struct MessagePage {
     summary: Option<String>,
     facts: Vec<(&'static str, String)>,
     technical: Vec<(&'static str, String)>,
-    metadata: Vec<(String, String)>,
+    /// Name, value, and the search for messages with the same pair.
+    metadata: Vec<(String, String, String)>,
     injected_at: Moment,
     next_attempt_at: Option<Moment>,
     /// Reason why the message waits.
@@ -136,7 +139,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         summary: summary(&record),
         facts: facts(&record),
         technical: technical(&record, visit.view().is_some()),
-        metadata: row.metadata.clone().into_iter().collect(),
+        metadata: row.metadata.iter().map(metadata_fact).collect(),
         injected_at: visit.detail(row.created_at),
         next_attempt_at: next_attempt_at.map(|at| visit.detail(at)),
         waits: waiting.as_ref().map(|wait| wait.detail.clone()),
@@ -166,6 +169,11 @@ fn tabs(id: MessageId, tab: &Tab) -> Vec<Choice> {
         Tab::Gone | Tab::Withheld => Vec::new(),
         Tab::Preview(_) | Tab::Headers(_) | Tab::Source(_) | Tab::Json(_) => TABS.map(choice).into(),
     }
+}
+
+/// Returns a metadata pair with the path of the messages that have the same pair.
+fn metadata_fact((name, value): (&String, &String)) -> (String, String, String) {
+    (name.clone(), value.clone(), paging::address("/messages", &[("q", &search::of_metadata(name, value))]))
 }
 
 fn from(row: &MessageRow) -> String {

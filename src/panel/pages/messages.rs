@@ -11,7 +11,7 @@ use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::exports::ExportFilter;
 use crate::engine::listing::{Page, PageRequest};
-use crate::engine::messages::MessageRecord;
+use crate::engine::messages::{MessageFilter, MessageRecord};
 use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::handlers::exports::of_messages;
@@ -27,6 +27,7 @@ use crate::panel::pages::saved_searches::{Refused, SavedSearches};
 use crate::panel::search::{Search, Term, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
+use crate::panel::wording::EXPORT_SPAN;
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
@@ -52,8 +53,11 @@ struct MessagesPage {
     without: Vec<(String, String)>,
     /// Time from which metadata is indexed, if the search uses metadata and some messages are older.
     indexed_since: Option<Moment>,
-    /// Download links of the same messages: CSV and JSON lines.
-    files: [String; 2],
+    /// Download links of the same messages: CSV and JSON lines. `None` if the search covers a longer time than a file.
+    files: Option<[String; 2]>,
+    export_span: &'static str,
+    /// Searches for metadata that the visitor may have meant, and the typed terms.
+    metadata_hints: Vec<(String, String, String)>,
 }
 
 /// A message in a list.
@@ -148,6 +152,10 @@ pub(super) async fn written(
         true => None,
         false => engine.metadata_indexed_since(account).await?,
     };
+    let mut of_export = Violations::new();
+    let (after, before) = (filter.after, filter.before);
+    of_messages(engine, MessageFilter { after, before, ..MessageFilter::default() }, &mut of_export);
+    let is_exportable = of_export.is_empty();
     let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let found = match newer {
@@ -165,13 +173,16 @@ pub(super) async fn written(
         let params = search.params().into_iter().chain([("format", format.to_owned())]).collect::<Vec<_>>();
         address("/messages/export", &params, None)
     });
+    let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
     let done = match query.text("done") {
         "saved" => Some("Search saved."),
         "removed" => Some("Saved search removed."),
         _ => None,
     };
     let page = MessagesPage {
-        files,
+        files: Some(files).filter(|_| is_exportable),
+        export_span: EXPORT_SPAN,
+        metadata_hints: search.metadata_hints().into_iter().map(hint).collect(),
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
         frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),
         saved: SavedSearches::new(visit, &search, refused)?,

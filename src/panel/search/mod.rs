@@ -225,6 +225,27 @@ impl Search {
         vec![("q", text.join(" ")), ("status", status.to_owned()), ("stream", self.stream.clone())]
     }
 
+    /// Returns the words that look like a metadata pair, such as `order:10482` or `order=10482`. Each has the search of
+    /// the pair, and the parameters of the whole search with it.
+    pub(super) fn metadata_hints(&self) -> Vec<(String, String, Vec<(&'static str, String)>)> {
+        let parts: Vec<String> = parts(&self.text).collect();
+        let hint = |(place, typed): (usize, &String)| {
+            let (name, value) = typed.split_once([':', '='])?;
+            let is_name = name.starts_with(char::is_alphabetic) && !name.contains(char::is_whitespace);
+            let is_word = self.terms.contains(&Term::Word(typed.to_lowercase()));
+            if !is_name || !is_word || value.is_empty() || value.starts_with('/') {
+                return None;
+            }
+            let meant = of_metadata(name, value);
+            let text =
+                parts.iter().enumerate().map(|(other, part)| if other == place { meant.clone() } else { quoted(part) });
+            let text = text.collect::<Vec<_>>().join(" ");
+            let params = vec![("q", text), ("status", self.status.clone()), ("stream", self.stream.clone())];
+            Some((typed.clone(), meant, params))
+        };
+        parts.iter().enumerate().filter_map(hint).collect()
+    }
+
     /// Returns, for each term, the term and the search parameters without it.
     pub(super) fn without_each(&self) -> impl Iterator<Item = (String, Vec<(&'static str, String)>)> {
         let parts: Vec<String> = parts(&self.text).collect();
@@ -295,6 +316,11 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
         }
     }
     parts.into_iter().filter(|part| !part.trim().is_empty())
+}
+
+/// Returns the search for messages with a metadata pair.
+pub(super) fn of_metadata(name: &str, value: &str) -> String {
+    quoted(&format!("metadata.{name}:{value}"))
 }
 
 fn quoted(part: &str) -> String {

@@ -71,6 +71,20 @@ fn metadata_is_searched_by_its_name() {
 }
 
 #[test]
+fn a_word_like_a_metadata_pair_has_a_hint() {
+    let of = |text: &str| {
+        let hints = read(text).metadata_hints();
+        hints.into_iter().map(|(typed, meant, params)| (typed, meant, params[0].1.clone())).collect::<Vec<_>>()
+    };
+    let hint = |typed: &str, meant: &str, whole: &str| (typed.to_owned(), meant.to_owned(), whole.to_owned());
+    assert_eq!(of("big order=10482"), [hint("order=10482", "metadata.order:10482", "big metadata.order:10482")]);
+    assert_eq!(of("Order:A1"), [hint("Order:A1", "metadata.Order:A1", "metadata.Order:A1")]);
+    for text in ["re: order", "12:30", "to:a@b.c", "metadata.order:1", "https://a.test", "-order:1", "order"] {
+        assert!(of(text).is_empty(), "{text}");
+    }
+}
+
+#[test]
 fn chosen_days_replace_typed_ones() {
     let times = |after, before| [("after", after), ("before", before)];
     let text = "\"big order\" After:2026-11-20 before:2026-11-21";

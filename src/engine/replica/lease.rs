@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use crate::engine::ports::Clock;
-use crate::machine::replica_lease::{Confirmations, LeaseInput, LeaseRules, LeaseState, Permit, Predecessor};
+use crate::machine::replica_lease::{LeaseInput, LeaseRules, LeaseState, Permit, Predecessor};
 use crate::store::replica::Outbox;
 
 /// Maximum difference, in milliseconds, between the advances of wall clock and continuous clock since the last check. A
@@ -29,7 +29,7 @@ pub struct Lease {
     inner: Mutex<Inner>,
     /// Counter of state changes and confirmations.
     changes: watch::Sender<u64>,
-    /// Notified when a confirmation is needed at once.
+    /// Notified when work waits for a confirmation, or the state has changed.
     wanted: Notify,
 }
 
@@ -120,6 +120,11 @@ impl Lease {
         matches!(self.inner().state, LeaseState::Waiting { .. })
     }
 
+    /// Returns whether the bucket has not confirmed the lease in time, so that nothing is accepted or sent.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.step(LeaseInput::Passed).0 == LeaseState::Unconfirmed
+    }
+
     /// Returns whether sending is allowed now, as far as is known.
     pub(super) fn is_sending(&self) -> bool {
         matches!(self.inner().state, LeaseState::Active(_))
@@ -135,11 +140,7 @@ impl Lease {
     pub(super) fn next_ask(&self) -> Option<Duration> {
         let inner = self.inner();
         let now = self.real.monotonic();
-        let confirmations = match inner.state {
-            LeaseState::Waiting { confirmations, .. } | LeaseState::Active(confirmations) => confirmations,
-            _ => Confirmations::default(),
-        };
-        let has_work = confirmations.wanted_since.is_some();
+        let has_work = wanted_since(&inner.state).is_some();
         let at = if has_work && inner.state.may_send(now, &self.rules) == Permit::AfterConfirmation {
             Some(inner.asked_at + RETRY)
         } else if self.rules.stops {
@@ -214,7 +215,12 @@ impl Lease {
         inner.state = inner.state.step(input, now, &self.rules);
         let after = inner.state;
         drop(inner);
-        if std::mem::discriminant(&before) != std::mem::discriminant(&after) {
+        let is_changed = std::mem::discriminant(&before) != std::mem::discriminant(&after);
+        // The shipper may have nothing to wait for yet.
+        if is_changed || wanted_since(&before).is_none() && wanted_since(&after).is_some() {
+            self.wanted.notify_one();
+        }
+        if is_changed {
             self.report(&after);
             self.changes.send_modify(|changes| *changes += 1);
         }
@@ -234,5 +240,13 @@ impl Lease {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the time since which work has waited for a confirmation.
+const fn wanted_since(state: &LeaseState) -> Option<Duration> {
+    match state {
+        LeaseState::Waiting { confirmations, .. } | LeaseState::Active(confirmations) => confirmations.wanted_since,
+        LeaseState::Following { .. } | LeaseState::Claiming | LeaseState::Unconfirmed | LeaseState::Deposed => None,
     }
 }

@@ -243,15 +243,18 @@ impl Shared {
         let unconfirmed = self.outbox.unconfirmed();
         let lag = unconfirmed.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
         let (has_gap, lease_left) = (self.outbox.has_gap(), self.lease.left());
+        let is_unconfirmed = self.lease.is_unconfirmed();
         let inner = self.inner();
         let state = match &inner.failure {
             _ if has_gap || inner.is_resyncing => State::Resync,
             _ if self.outbox.is_degraded() => State::Degraded,
             Some((BucketErrorKind::Forbidden, _)) => State::Forbidden,
+            _ if is_unconfirmed => State::Unreachable,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None if lag < LAG => State::Ok,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None => State::Lagging,
             Some(_) => State::Unreachable,
         };
+        let unconfirmed_words = || is_unconfirmed.then(|| "the bucket has not confirmed the lease".to_owned());
         let role = if inner.deposed_by.is_some() { Role::Deposed } else { Role::Active };
         ReplicaStatus {
             role,
@@ -270,7 +273,7 @@ impl Shared {
             lease_left_ms: lease_left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             base: inner.base,
             restorable_from: inner.restorable_from,
-            error: inner.failure.as_ref().map(|(_, error)| error.clone()),
+            error: inner.failure.as_ref().map(|(_, error)| error.clone()).or_else(unconfirmed_words),
         }
     }
 

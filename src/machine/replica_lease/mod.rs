@@ -152,7 +152,7 @@ impl LeaseState {
                     LeaseInput::SlotTaken => Self::Deposed,
                     // The clock that measured the wait is in doubt.
                     LeaseInput::Doubted => Self::Waiting { wait, until: now + wait, confirmations },
-                    _ if now >= until => Self::Active(confirmations),
+                    _ if now >= until => Self::Active(confirmations.wanted_again(now)),
                     _ => Self::Waiting { wait, until, confirmations },
                 }
             }
@@ -233,6 +233,11 @@ impl Confirmations {
             LeaseInput::Doubted => Self { newest: None, ..self },
             _ => self,
         }
+    }
+
+    /// Lets work wait for a confirmation from `now` on: before, a confirmation would have permitted nothing.
+    fn wanted_again(self, now: Duration) -> Self {
+        Self { wanted_since: self.wanted_since.map(|_| now), ..self }
     }
 
     fn are_valid(self, now: Duration, rules: &LeaseRules) -> bool {

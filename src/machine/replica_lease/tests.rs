@@ -44,6 +44,16 @@ fn a_claim_waits_for_its_predecessors_lease_unless_it_was_released() {
 }
 
 #[test]
+fn work_that_arrived_during_the_wait_waits_for_a_confirmation_from_its_end_on() {
+    let waiting = waiting(5750).step(LeaseInput::Wanted, at(1), &STOPS);
+    let begun = waiting.step(LeaseInput::Passed, at(5750), &STOPS);
+    assert_eq!(begun, active(0, Some(5750)));
+    assert_eq!(begun.may_send(at(5750), &STOPS), Permit::AfterConfirmation);
+    assert_eq!(begun.step(LeaseInput::Passed, at(10_749), &STOPS), begun);
+    assert_eq!(begun.step(LeaseInput::Passed, at(10_750), &STOPS), LeaseState::Unconfirmed);
+}
+
+#[test]
 fn a_machine_follows_again_after_a_lost_claim() {
     assert_eq!(FOLLOWING.step(LeaseInput::Promoted, at(0), &STOPS), LeaseState::Claiming);
     assert_eq!(LeaseState::Claiming.step(LeaseInput::ClaimLost, at(0), &STOPS), FOLLOWING);

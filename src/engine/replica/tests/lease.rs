@@ -1,5 +1,7 @@
 //! Tests of the lease with controlled clocks. There is no bucket: the tests confirm the lease.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 use crate::engine::replica::lease::Lease;
 
@@ -74,6 +76,59 @@ async fn a_successor_accepts_at_once_but_sends_only_after_its_predecessors_lease
     pass(&clock, &lease, Duration::from_secs(1));
     assert!(lease.may_send().await);
     assert!(waits.await.unwrap());
+}
+
+/// Starts a shipper without batches: it asks for a confirmation only when one is due.
+fn idle_shipper(lease: &Arc<Lease>, is_cut_off: &Arc<AtomicBool>) -> tokio::task::JoinHandle<()> {
+    let (lease, is_cut_off) = (Arc::clone(lease), Arc::clone(is_cut_off));
+    tokio::spawn(async move {
+        loop {
+            lease.confirmation_due().await;
+            let asked_at = lease.ask();
+            if !is_cut_off.load(Ordering::SeqCst) {
+                lease.confirmed(asked_at);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+}
+
+/// Lets time pass for the lease and for all tasks.
+async fn pass_for_all(clock: &TestClock, lease: &Lease, by: Duration) {
+    for _ in 0..by.as_secs() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        pass(clock, lease, Duration::from_secs(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_successor_sends_once_the_wait_is_over_and_the_bucket_answers() {
+    for seconds_cut_off in [0, 60] {
+        let clock = clock();
+        let lease = Arc::new(lease(&clock, true, Predecessor::Other { lease: LEASE }));
+        let is_cut_off = Arc::new(AtomicBool::new(seconds_cut_off > 0));
+        let shipper = idle_shipper(&lease, &is_cut_off);
+        tokio::task::yield_now().await;
+        assert!(!lease.may_send().await, "the predecessor's lease is not over");
+        pass_for_all(&clock, &lease, Duration::from_secs(seconds_cut_off)).await;
+        assert_eq!(lease.is_ready(), seconds_cut_off == 0);
+        is_cut_off.store(false, Ordering::SeqCst);
+        pass_for_all(&clock, &lease, Duration::from_secs(12)).await;
+        assert!(lease.is_ready() && lease.may_send().await && lease.may_accept().await);
+        shipper.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permitted_request_that_changes_nothing_does_not_end_the_lease() {
+    let clock = clock();
+    let lease = Arc::new(lease(&clock, true, Predecessor::Released));
+    let shipper = idle_shipper(&lease, &Arc::default());
+    tokio::task::yield_now().await;
+    assert!(lease.may_accept().await);
+    pass_for_all(&clock, &lease, Duration::from_secs(60)).await;
+    assert!(lease.is_ready() && lease.may_accept().await);
+    shipper.abort();
 }
 
 #[tokio::test]

@@ -116,13 +116,14 @@ pub(super) async fn open(
         lock = LockedStore::open(directory, lock, Arc::clone(&clock), start)?.close();
     }
     let claimed = claim(config, directory, Arc::clone(&clock), cause).await?;
-    let claim = claimed.map(|claimed| claimed.ok_or_else(|| cannot_join(&ReplicaError::Moved))).transpose()?;
+    let claim = claimed.map(|claimed| claimed.map_err(|error| cannot_join(&error))).transpose()?;
     let ground = LockedStore::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
     Ok((ground, claim))
 }
 
 /// Lets the store in `directory` catch up with the log of `config`, and claims it. Waits while the bucket does not
-/// answer. `None` without `[replica]`, and an inner `None` if a failover found new slots in the log.
+/// answer. `None` without `[replica]`, and an inner error if a standby must follow the log again: it has new slots, or
+/// does not continue from this directory.
 ///
 /// # Errors
 /// The reason why the log must not be claimed, with the exit code of the contract.
@@ -131,14 +132,14 @@ pub(super) async fn claim(
     directory: &Path,
     clock: Arc<dyn Clock>,
     cause: ClaimCause,
-) -> Result<Option<Option<Claim>>, CliError> {
+) -> Result<Option<Result<Claim, ReplicaError>>, CliError> {
     let Some(world) = world(config, directory, clock)? else { return Ok(None) };
     let mut waiting = WaitReport::default();
     admit(config, &world, &mut waiting).await?;
     let mut on_wait = |error: &BucketError, waited| waiting.report(error, waited);
     let joined = replica::join(&world.replica, directory, cause, &mut on_wait).await;
     let joined = match joined {
-        Err(ReplicaError::Moved) => return Ok(Some(None)),
+        Err(error @ (ReplicaError::Moved | ReplicaError::Broken { .. })) => return Ok(Some(Err(error))),
         joined => joined.map_err(|error| cannot_join(&error))?,
     };
     tracing::info!(
@@ -160,7 +161,7 @@ pub(super) async fn claim(
     // If each batch waits for its slot, slots follow each other without a delay.
     let interval = if sync.is_some() { Duration::ZERO } else { replica.interval };
     let (pace, backlog_bytes) = (Pace { interval, words }, replica.backlog_bytes);
-    Ok(Some(Some(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters })))
+    Ok(Some(Ok(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters })))
 }
 
 impl Claim {
@@ -265,6 +266,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
         ReplicaError::Bucket(_) => {
             (Exit::Failed, "Check [replica] and the bucket; `postrider doctor` shows each check.")
         }
+        ReplicaError::Clock(_) => (Exit::Failed, "Correct this machine's clock, and start again."),
         ReplicaError::Moved => (Exit::Conflict, "The active machine is alive; run `postrider standby` to follow it."),
         ReplicaError::Claimed { .. } => {
             (Exit::Conflict, "That machine serves now. Run `postrider standby` here to follow it.")

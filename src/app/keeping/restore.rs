@@ -39,6 +39,8 @@ pub struct FinishedRestore {
     pub messages: u64,
     /// Number of webhook deliveries on hold.
     pub deliveries: u64,
+    /// The reason why later batches of a replica's log were not restored; `None` if all were.
+    pub gap: Option<String>,
 }
 
 /// Restores `file` into `directory`, with the master key in `key` if given.
@@ -78,6 +80,7 @@ pub fn run(
         with_content: restoration.head.has_content,
         messages: restoration.on_hold.messages,
         deliveries: restoration.on_hold.deliveries,
+        gap: None,
     })
 }
 

@@ -126,6 +126,7 @@ async fn restore(
     };
     let master = Arc::new(MasterKey::new(&key));
     let identity = world.identity(&master).await.map_err(|error| failed(&error))?;
+    world.check_clock().map_err(|error| failed(&error))?;
     let identity = identity.ok_or_else(|| failed(&ReplicaError::NoBase))?;
     let objects = world.objects(master, identity.store);
     let manifest = base_before(&objects, until).await.map_err(|error| failed(&error))?;
@@ -136,10 +137,12 @@ async fn restore(
     let mut log = build(&objects, &manifest, plan, |_, _| {}).await.map_err(|error| failed(&error))?;
     log.until = until;
     progress.line("applying the log");
-    if let Some(gap) = apply(&mut log, &objects).await.map_err(|error| failed(&error))? {
+    let gap = apply(&mut log, &objects).await.map_err(|error| failed(&error))?;
+    log.end(&objects).map_err(|error| failed(&error))?;
+    if let Some(gap) = &gap {
         let last = log.follower.sequence().committed_at;
         if let Some(until) = until {
-            return Err(within_gap(&gap, last, until));
+            return Err(within_gap(gap, last, until));
         }
         progress.line(&format!("the log has a gap, and no base is newer: restored the state of {last} ({gap})"));
     }
@@ -161,6 +164,7 @@ async fn restore(
         with_content: true,
         messages: on_hold.messages,
         deliveries: on_hold.deliveries,
+        gap: gap.map(|gap| gap.to_string()),
     })
 }
 
@@ -201,6 +205,7 @@ fn failed(error: &ReplicaError) -> CliError {
     let remedy = match error {
         ReplicaError::NoBase => "Choose a replica, and a time that is not before its `restorable_from`.",
         ReplicaError::OtherStore => "Give the master.key of the store with --master-key FILE.",
+        ReplicaError::Clock(_) => "Correct this machine's clock, and try again.",
         _ => "Check [replica] and the bucket, empty the directory, and try again.",
     };
     CliError::new(exit, WHAT, error.to_string(), remedy)

@@ -26,7 +26,7 @@ use super::signals::{SignalRequest, Signals};
 use super::store_open_report::Start;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
-use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State};
+use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State, set_aside};
 use crate::http::metrics::{Process, StandbyMetricsService};
 use crate::http::standby::StandbyService;
 use crate::net::clock::service_clock;
@@ -35,6 +35,7 @@ use crate::net::passed_sockets::PassedSockets;
 use crate::store::master_key::{self, Raw};
 use crate::store::open::OnJournalDamage;
 use crate::store::replica::claim::ClaimCause;
+use crate::store::replica::continues_without_bucket;
 
 mod promotion;
 mod sight;
@@ -80,8 +81,10 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
         let (directory, start) = (&config.data_dir, Start::Service(OnJournalDamage::Refuse));
         let following = Following { config, options, key, world: &world, clock: &clock, is_ready: Cell::new(false) };
         let mut config = config.clone();
+        let serves_without_bucket = following.serves_without_bucket()?;
         let claim = loop {
-            match following.run().await? {
+            let ended = if serves_without_bucket { FollowEnd::WithoutBucket } else { following.run().await? };
+            match ended {
                 FollowEnd::Stopped => return Ok(Exit::Done),
                 FollowEnd::Unclaimed => tracing::info!("the log was not claimed; following it again"),
                 FollowEnd::Claimed(claim) => break Some(*claim),
@@ -130,6 +133,24 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
+    /// Returns whether an earlier process was promoted without the bucket. `--discard` sets its store aside instead.
+    fn serves_without_bucket(&self) -> Result<bool, CliError> {
+        let directory = &self.config.data_dir;
+        if !continues_without_bucket(&self.world.replica.disk, directory) {
+            return Ok(false);
+        }
+        if self.options.discard {
+            let aside = set_aside(&self.world.replica, directory).map_err(|error| cannot_join(&error))?;
+            tracing::warn!(directory = %aside.display(), "moved a store that continued without the bucket");
+            return Ok(false);
+        }
+        tracing::warn!(
+            "this directory was promoted without the bucket; serving without replication until `postrider serve` \
+             claims the log again"
+        );
+        Ok(true)
+    }
+
     async fn run(&self) -> Result<FollowEnd, CliError> {
         let mut signals = Signals::listen().map_err(|error| failed(&error.to_string()))?;
         let (mode, failover) = (self.config.replica.mode.as_str(), self.config.replica.failover.as_str());

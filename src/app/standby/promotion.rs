@@ -12,10 +12,10 @@ use crate::app::exit::Exit;
 use crate::app::replication::{self, Claim, mailing_from};
 use crate::app::signals::{SignalRequest, Signals};
 use crate::base::time::Timestamp;
-use crate::engine::replica::{ReplicaError, Standby};
+use crate::engine::replica::{ReplicaError, Standby, open_without_bucket};
 use crate::http::standby::{ACTIVE_UNSEEN, Promotion, PromotionAnswer, PromotionRefusal, PromotionRequest};
 use crate::store::replica::claim::ClaimCause;
-use crate::store::replica::{Kind, Position};
+use crate::store::replica::{Kind, Position, continue_without_bucket};
 
 /// Maximum wait of an operator for the bucket's answer to the claim, below the deadline of the request.
 const CLAIM_WAIT: Duration = Duration::from_secs(45);
@@ -59,9 +59,10 @@ impl Following<'_> {
         match self.prepare(wanted, standby, sight) {
             Ok((position, queued, due)) => {
                 let accepted = AcceptedPromotion { answer, queued, due, position };
+                let cause = if wanted.hold { ClaimCause::PromotionWithHold } else { ClaimCause::Promotion };
                 Some(match wanted.without_bucket {
                     true => LoopEnd::WithoutBucket(accepted),
-                    false => LoopEnd::Claim(ClaimCause::Promotion, Some(accepted)),
+                    false => LoopEnd::Claim(cause, Some(accepted)),
                 })
             }
             Err(refusal) => {
@@ -78,11 +79,14 @@ impl Following<'_> {
         sight: &LogView,
     ) -> Result<(Position, u64, u64), PromotionRefusal> {
         let refuse = |status, code, message: &str| PromotionRefusal { status, code, message: message.to_owned() };
-        let Some(open) = standby.as_mut().filter(|_| sight.is_at_end || wanted.without_bucket) else {
-            return Err(refuse(503, "not_ready", "The standby has not reached the end of the log yet."));
-        };
+        let not_ready = || refuse(503, "not_ready", "The standby has not reached the end of the log yet.");
+        let failed = |error: ReplicaError| refuse(500, "internal", &error.to_string());
+        if wanted.without_bucket {
+            return self.leave_log(standby, wanted.hold).map_err(failed)?.ok_or_else(not_ready);
+        }
+        let Some(open) = standby.as_mut().filter(|_| sight.is_at_end) else { return Err(not_ready()) };
         let was_released = open.head().is_some_and(|head| head.kind == Kind::Release);
-        if !wanted.force && !wanted.without_bucket && !was_released {
+        if !wanted.force && !was_released {
             let lease = self.config.replica.lease;
             if sight.moved_at.is_some_and(|moved| moved.elapsed() <= lease) {
                 let message =
@@ -92,13 +96,36 @@ impl Following<'_> {
             let message = "An active machine that is idle can't be seen. Stop it first, then use --force.";
             return Err(refuse(409, ACTIVE_UNSEEN, message));
         }
-        let failed = |error: ReplicaError| refuse(500, "internal", &error.to_string());
-        if wanted.hold {
-            open.hold_queue().map_err(failed)?;
-        }
         open.checkpoint().map_err(failed)?;
         let (queued, due) = open.queued().map_err(failed)?;
         Ok((open.position(), queued, due))
+    }
+
+    /// Lets the store continue without the log, which can't be read. `None` if there is no store yet.
+    fn leave_log(
+        &self,
+        standby: &mut Option<Standby>,
+        hold: bool,
+    ) -> Result<Option<(Position, u64, u64)>, ReplicaError> {
+        let directory = &self.config.data_dir;
+        let follower = match standby.take() {
+            Some(open) => Some(open.into_follower()),
+            // The process was started while the bucket did not answer.
+            None => open_without_bucket(&self.world.replica, directory)?,
+        };
+        let Some(mut follower) = follower else { return Ok(None) };
+        let now = self.clock.now();
+        follower.leave_log()?;
+        if hold {
+            follower.hold_queue(now)?;
+        }
+        follower.checkpoint()?;
+        let (queued, due) = follower.queued(now)?;
+        continue_without_bucket(&self.world.replica.disk, directory).map_err(|error| ReplicaError::Io {
+            what: "marking the directory as one that continues without the bucket".to_owned(),
+            error,
+        })?;
+        Ok(Some((follower.position().unwrap_or_default(), queued, due)))
     }
 
     /// Claims the log if following ended for that, and answers the operator.
@@ -123,24 +150,37 @@ impl Following<'_> {
             claimed = replication::claim(self.config, &self.config.data_dir, Arc::clone(self.clock), cause) => claimed,
             () = stopped(signals) => return Ok(FollowEnd::Stopped),
             // A claim that is still on its way makes this process the holder, which the next turn sees.
-            () = gave_up => Ok(Some(None)),
+            () = gave_up => Ok(None),
         };
         if let Some(promotion) = promotion {
             answer(promotion, &claimed, self.clock.now());
         }
-        Ok(claimed?.flatten().map_or(FollowEnd::Unclaimed, |claim| FollowEnd::Claimed(Box::new(claim))))
+        Ok(match claimed? {
+            Some(Ok(claim)) => FollowEnd::Claimed(Box::new(claim)),
+            Some(Err(_)) | None => FollowEnd::Unclaimed,
+        })
     }
 }
 
 /// Answers the operator with the result of the claim.
-fn answer(promotion: AcceptedPromotion, claimed: &Result<Option<Option<Claim>>, CliError>, now: Timestamp) {
+fn answer(
+    promotion: AcceptedPromotion,
+    claimed: &Result<Option<Result<Claim, ReplicaError>>, CliError>,
+    now: Timestamp,
+) {
     match claimed {
-        Ok(Some(Some(claim))) => {
+        Ok(Some(Ok(claim))) => {
             let Position { epoch, slot, .. } = claim.start().confirmed;
             promotion.grant((epoch, slot), now, claim.wait());
         }
-        Ok(Some(None) | None) => {
-            let message = "The bucket did not confirm the claim. The standby continues to follow the log. Try again.";
+        Ok(Some(Err(error))) if error.needs_base() => {
+            let message = "The log does not continue from this standby. It is building its store from the newest base. \
+                           Try again once `postrider replica status` shows the state ok.";
+            promotion.refuse(503, "not_ready", message.to_owned());
+        }
+        Ok(Some(Err(_)) | None) => {
+            let message = "The bucket did not confirm the claim, or the active machine wrote every next slot first. \
+                           The standby continues to follow the log. Stop the active machine, and try again.";
             promotion.refuse(503, "replica_unavailable", message.to_owned());
         }
         Err(error) => {

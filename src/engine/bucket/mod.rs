@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 /// Runs all futures concurrently, and returns their outputs in the order of the futures.
-async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+pub(super) async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
         let mut is_done = true;

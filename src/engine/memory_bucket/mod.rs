@@ -329,7 +329,7 @@ impl Bucket for MemoryBucket {
     }
 
     fn date(&self) -> Option<Timestamp> {
-        Some(self.store.shared().date)
+        Some(self.store.shared().date).filter(|date| *date > Timestamp::ZERO)
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) struct BaseMaker {
 impl BaseMaker {
     /// Creates a maker that follows `policy`.
     pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, policy: BasePolicy) -> Self {
-        let collector = Collector::new(objects.clone(), shared.claim.slot, policy.retention);
+        let collector = Collector::new(objects.clone(), Arc::clone(&store), shared.claim.slot, policy.retention);
         let loss = LossCheck::new(objects.clone(), Arc::clone(&shared));
         Self { objects, store, shared, policy, collector, newest: None, unneeded: 0, loss }
     }

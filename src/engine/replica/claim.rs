@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::error::ReplicaError;
 use super::follow::Cursor;
 use super::objects::{CreateResult, ReplicaObjects};
+use crate::base::time::Timestamp;
 use crate::store::replica::claim::{Claim, ClaimCause};
 use crate::store::replica::name::ObjectName;
 use crate::store::replica::slot::{self, Link, SlotBody};
@@ -19,6 +20,8 @@ pub struct PendingClaim {
     position: Position,
     /// Time of its first try, on the clock of the lease.
     pub asked_at: Duration,
+    /// Time in its first line.
+    pub time: Timestamp,
 }
 
 /// Result of a try to claim.
@@ -42,12 +45,13 @@ impl PendingClaim {
     ) -> Self {
         let (slot, epoch) = (cursor.slot + 1, cursor.epoch + 1);
         let head = objects.head(Kind::Claim, slot, epoch);
+        let time = head.time;
         let link = Link { head, row_format: FORMAT, previous: cursor.digest };
         let lease_millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         let claim = Claim { program: env!("CARGO_PKG_VERSION").to_owned(), cause, lease_millis, sequence };
         let bytes: Bytes = link.seal(&SlotBody::Claim(claim), &objects.sealer, &*objects.entropy).into();
         let position = Position { store: objects.sealer.store(), epoch, slot, hash: slot::digest(&bytes), sequence };
-        Self { bytes, position, asked_at: objects.real.monotonic() }
+        Self { bytes, position, asked_at: objects.real.monotonic(), time }
     }
 
     /// Tries once to create the slot.

@@ -2,12 +2,14 @@
 //! forever, because a writer that was stalled must still find the claim that deposed it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::ReplicaError;
 use super::objects::ReplicaObjects;
 use crate::base::time::Timestamp;
 use crate::engine::ports::ObjectInfo;
+use crate::store::Store;
 use crate::store::replica::name::{self, ObjectName};
 use crate::store::replica::{Head, Kind};
 
@@ -24,11 +26,12 @@ pub(super) struct Collector {
     /// Claims of earlier epochs.
     claims: BTreeSet<u64>,
     retention: Duration,
+    store: Arc<Store>,
 }
 
 impl Collector {
-    pub(super) fn new(objects: ReplicaObjects, claim: u64, retention: Duration) -> Self {
-        Self { objects, claim, claims: BTreeSet::new(), retention }
+    pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, claim: u64, retention: Duration) -> Self {
+        Self { objects, claim, claims: BTreeSet::new(), retention, store }
     }
 
     /// Returns the time of the oldest of `bases`.
@@ -121,14 +124,17 @@ impl Collector {
         Ok(())
     }
 
-    /// Removes expired content. Its key is gone, so it can't be opened any more.
+    /// Removes expired content. Its key is gone, so it can't be opened any more. Content that the store still has is
+    /// kept: a doubt about the clock moved its deadline.
     async fn remove_content(&self, now: Timestamp) -> Result<(), ReplicaError> {
         for object in self.objects.list(name::CONTENT, "").await? {
-            let Ok(ObjectName::Content { bucket, .. }) = object.name.parse() else { continue };
+            let Ok(ObjectName::Content { bucket, segment, .. }) = object.name.parse() else { continue };
             if bucket > now {
                 break;
             }
-            self.objects.bucket.remove(&object.name).await?;
+            if !self.store.has_content(bucket, segment) {
+                self.objects.bucket.remove(&object.name).await?;
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::engine::bucket::probe::Unfit;
 use crate::engine::ports::BucketError;
 use crate::store::error::StoreError;
 use crate::store::open::OpenError;
@@ -15,6 +16,9 @@ pub enum ReplicaError {
     /// A call to the bucket failed.
     #[error(transparent)]
     Bucket(#[from] BucketError),
+    /// This machine's clock differs from the bucket's.
+    #[error(transparent)]
+    Clock(Unfit),
     /// An object's content does not match its name.
     #[error("{name}: {fault}")]
     Object {
@@ -123,6 +127,7 @@ impl ReplicaError {
 impl From<FollowError> for ReplicaError {
     fn from(error: FollowError) -> Self {
         match error {
+            FollowError::Diverged { from, have } => Self::Stranded { from, to: have },
             FollowError::Gap { .. } => Self::Broken { slot: 0, why: error.to_string() },
             FollowError::Store(error) => Self::Store(error),
         }

@@ -3,6 +3,7 @@
 use super::error::ReplicaError;
 use super::holder_lease::HolderLease;
 use super::objects::{ReplicaObjects, Slot};
+use super::read_ahead::ReadAhead;
 use crate::base::digest::Digest;
 use crate::base::time::Timestamp;
 use crate::store::replica::name::ObjectName;
@@ -49,6 +50,9 @@ pub struct LogFollower {
     /// The last slot that was read.
     pub cursor: Cursor,
     assembler: Assembler,
+    slots: ReadAhead,
+    /// Sequence of the last batch that the log had when the store last knew its position.
+    confirmed: u64,
     /// Sequence of the last batch in the log up to the cursor.
     logged: u64,
     /// The lease of the log's holder, once it is known.
@@ -68,7 +72,16 @@ impl LogFollower {
     pub fn at(follower: Follower, cursor: Cursor) -> Self {
         let position = follower.position().filter(|position| position.slot == cursor.slot);
         let logged = position.map_or(0, |position| position.sequence);
-        Self { follower, cursor, assembler: Assembler::default(), logged, lease: None, until: None }
+        Self {
+            follower,
+            cursor,
+            assembler: Assembler::default(),
+            slots: ReadAhead::default(),
+            confirmed: logged,
+            logged,
+            lease: None,
+            until: None,
+        }
     }
 
     /// Returns the sequence of the last batch in the log up to the cursor.
@@ -117,10 +130,11 @@ impl LogFollower {
         accepts: impl Fn(&Head) -> Result<(), ReplicaError>,
     ) -> Result<FollowStep, ReplicaError> {
         let number = self.cursor.slot + 1;
-        let Some(slot) = objects.slot(number).await? else { return Ok(FollowStep::End) };
+        let Some(slot) = self.slots.next(objects, number).await? else { return Ok(FollowStep::End) };
         accepts(&slot.link.head)?;
         self.check(&slot)?;
         let kind = slot.link.head.kind;
+        let mut hold = None;
         match &slot.body {
             SlotBody::Claim(claim) => {
                 // Drops parts of a batch that the previous holder did not finish.
@@ -129,9 +143,16 @@ impl LogFollower {
                 if claim.sequence < self.follower.sequence().number && !is_own {
                     return Err(self.broken("another machine claimed it without batches that this directory has"));
                 }
+                let is_wanted = self.until.is_none_or(|until| slot.link.head.time <= until);
+                // With later batches, this directory has the hold already, and an operator may have released it.
+                let is_new = claim.sequence >= self.follower.sequence().number;
+                if claim.cause.holds_queue() && is_wanted && is_new {
+                    hold = Some(slot.link.head.time);
+                }
             }
             SlotBody::Batches(payload) => {
-                if !self.apply(objects, payload).await? {
+                let is_own = slot.link.head.holder == objects.holder;
+                if !self.apply(objects, payload, is_own).await? {
                     self.follower.end_slot(self.position(objects))?;
                     return Ok(FollowStep::Reached);
                 }
@@ -143,6 +164,9 @@ impl LogFollower {
             Cursor { slot: number, digest: slot.digest, epoch: slot.link.head.epoch, head: Some(slot.link.head) };
         if self.assembler.is_at_rest() {
             self.follower.end_slot(self.position(objects))?;
+        }
+        if let Some(claimed_at) = hold {
+            self.follower.hold_queue(claimed_at)?;
         }
         Ok(FollowStep::Applied(kind))
     }
@@ -166,7 +190,7 @@ impl LogFollower {
     }
 
     /// Applies the batches of a payload. Returns false if one is later than the requested time.
-    async fn apply(&mut self, objects: &ReplicaObjects, payload: &[u8]) -> Result<bool, ReplicaError> {
+    async fn apply(&mut self, objects: &ReplicaObjects, payload: &[u8], is_own: bool) -> Result<bool, ReplicaError> {
         let damaged = |number| {
             let fault = ObjectFault::Damaged("its payload can't be read");
             ReplicaError::Object { name: ObjectName::Slot(number).to_string(), fault }
@@ -179,6 +203,11 @@ impl LogFollower {
             }
             let Some(batch) = self.assembler.take(&piece).map_err(|_| damaged(number))? else { continue };
             let sequence = Sequence { number: piece.sequence, committed_at: piece.committed_at };
+            let have = self.follower.sequence().number;
+            if !is_own && (self.confirmed + 1..=have).contains(&sequence.number) {
+                // This directory continued without the log, and so did the log's holder.
+                return Err(ReplicaError::Stranded { from: sequence.number, to: have });
+            }
             self.apply_batch(objects, &batch, sequence).await?;
         }
         Ok(true)
@@ -190,7 +219,7 @@ impl LogFollower {
         batch: &[u8],
         sequence: Sequence,
     ) -> Result<(), ReplicaError> {
-        let now = objects.clock.now();
+        let now = objects.expiry_time();
         if sequence.number > 0 {
             if sequence.number > self.follower.sequence().number {
                 self.adopt_keys(objects, batch).await?;
@@ -200,6 +229,10 @@ impl LogFollower {
                 error => error,
             })?;
             self.logged = sequence.number;
+            if self.follower.sequence().number == sequence.number {
+                // Every batch up to here is the log's.
+                self.confirmed = sequence.number;
+            }
             return Ok(());
         }
         for record in record::ahead(batch)? {
@@ -215,10 +248,11 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Fetches the keys of the segments that contain a batch's bodies. A missing key belongs to an expired body.
+    /// Fetches the keys of the segments that contain a batch's bodies. A missing key belongs to an expired body. No
+    /// clock decides that: a key that is not fetched now is never fetched.
     async fn adopt_keys(&self, objects: &ReplicaObjects, batch: &[u8]) -> Result<(), ReplicaError> {
         for (bucket, segment) in record::segments(batch)? {
-            if bucket <= objects.clock.now() || !self.follower.lacks_key(bucket, segment) {
+            if !self.follower.lacks_key(bucket, segment) {
                 continue;
             }
             let name = ObjectName::Key { bucket, segment };
@@ -230,6 +264,37 @@ impl LogFollower {
             self.follower.adopt_key(bucket, segment, slot.expose())?;
         }
         Ok(())
+    }
+
+    /// Keeps the complete batches of a last slot that ends within a batch. Nothing completes that batch any more.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn end(&mut self, objects: &ReplicaObjects) -> Result<(), ReplicaError> {
+        if !self.assembler.is_at_rest() {
+            self.assembler = Assembler::default();
+            self.follower.end_slot(self.position(objects))?;
+        }
+        Ok(())
+    }
+
+    /// If the log does not continue from this directory, adds to the error the batches that only this directory has.
+    pub(super) fn stranded(&self, error: ReplicaError) -> ReplicaError {
+        let (logged, have) = (self.logged, self.follower.sequence().number);
+        match error.needs_base() && have > logged {
+            true => ReplicaError::Stranded { from: logged + 1, to: have },
+            false => error,
+        }
+    }
+
+    /// Returns whether the log ended after the cursor when it was last read.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.slots.ended_at(self.cursor.slot + 1)
+    }
+
+    /// Reads several slots at once next, because another process is writing them.
+    pub(super) fn expect_slots(&mut self) {
+        self.slots.widen();
     }
 
     /// Returns whether the log continues after a missing slot.

@@ -138,7 +138,8 @@ impl ReplicaObjects {
             for object in &page.objects {
                 match object.name.parse() {
                     Ok(ObjectName::Slot(slot)) if slot < number => found = Some(slot),
-                    Ok(_) | Err(_) => return Ok(found),
+                    Ok(ObjectName::Slot(_)) => return Ok(found),
+                    Ok(_) | Err(_) => {}
                 }
             }
             match page.objects.last() {

@@ -15,6 +15,7 @@ use super::objects::ReplicaObjects;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
+use crate::engine::bucket::probe;
 use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
 use crate::machine::replica_lease::{LeaseRules, Predecessor, wait_for};
@@ -22,7 +23,7 @@ use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::identity::Identity;
 use crate::store::replica::name::ObjectName;
 use crate::store::replica::{
-    Follower, Head, Holder, Kind, ObjectFault, Position, ReplicaDisk, Sealer, clear_fork, is_fork,
+    Follower, Head, Holder, Kind, ObjectFault, Position, ReplicaDisk, Sealer, clear_marks, is_fork,
 };
 use crate::store::schema::FORMAT;
 
@@ -97,6 +98,14 @@ impl ReplicaWorld {
             real: Arc::clone(&self.real),
             entropy: Arc::clone(&self.entropy),
         }
+    }
+
+    /// Checks that this machine's clock is near the bucket's, after the bucket has answered.
+    ///
+    /// # Errors
+    /// [`ReplicaError::Clock`].
+    pub fn check_clock(&self) -> Result<(), ReplicaError> {
+        probe::clock(self.bucket.date(), self.real.now()).map_err(ReplicaError::Clock)
     }
 
     /// Returns the identity of the store in the bucket, if there is one.
@@ -187,7 +196,7 @@ pub async fn join<'a>(
         if let Some((objects, cursor)) = retry.take(begun, &*entropy).await? {
             let log = LogFollower::at(follower, cursor);
             let (is_fork, lease, real) = (is_fork(&world.disk, directory), world.lease, Arc::clone(&world.real));
-            break Joining { objects, log, is_fork, cause, lease, real };
+            break Joining { objects, log, is_fork, cause, lease, real, is_searched: false };
         }
     };
     let joined = loop {
@@ -197,8 +206,8 @@ pub async fn join<'a>(
         }
     };
     joining.log.follower.checkpoint()?;
-    clear_fork(&world.disk, directory)
-        .map_err(|error| ReplicaError::Io { what: "removing the mark of a restore".to_owned(), error })?;
+    clear_marks(&world.disk, directory)
+        .map_err(|error| ReplicaError::Io { what: "removing the marks of the directory".to_owned(), error })?;
     Ok(joined)
 }
 
@@ -210,6 +219,8 @@ struct Joining {
     cause: ClaimCause,
     lease: LeaseRules,
     real: Arc<dyn Clock>,
+    /// Whether the log was searched for slots after a missing one.
+    is_searched: bool,
 }
 
 impl Joining {
@@ -272,8 +283,8 @@ impl Joining {
         }
     }
 
-    /// Applies the next slot, or claims the one after the last. Returns `None` until the claim succeeds.
-    async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
+    /// Applies the next slot. Returns whether the log ends before it.
+    async fn is_at_end(&mut self) -> Result<bool, ReplicaError> {
         let (own, is_fork) = (self.objects.holder.clone(), self.is_fork);
         let accepts = |head: &Head| match () {
             () if is_fork => Err(ReplicaError::Fork),
@@ -282,42 +293,65 @@ impl Joining {
             }
             () => Ok(()),
         };
-        let step = self.log.step(&self.objects, accepts).await;
+        let step = match self.is_searched && self.log.is_at_end() {
+            // Another request before the claim would lose the slot to a busy holder.
+            true => Ok(FollowStep::End),
+            false => self.log.step(&self.objects, accepts).await,
+        };
         // The log grew, so its holder is alive. A standby that claims automatically continues to follow.
         let is_moved = matches!(step, Ok(FollowStep::Applied(_)) | Err(ReplicaError::Claimed { .. }));
         if is_moved && self.cause == ClaimCause::Failover {
             return Err(ReplicaError::Moved);
         }
         if step? != FollowStep::End {
-            return Ok(None);
+            return Ok(false);
         }
-        if self.log.lacks_slot(&self.objects).await? {
+        if !self.is_searched && self.log.lacks_slot(&self.objects).await? {
             let why = "slots that this directory lacks were removed by collection".to_owned();
-            return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
+            let broken = ReplicaError::Broken { slot: self.log.cursor.slot, why };
+            return Err(self.log.stranded(broken));
+        }
+        self.is_searched = true;
+        Ok(true)
+    }
+
+    /// Applies the next slot, or claims the one after the last. Returns `None` until the claim succeeds.
+    async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
+        if !self.is_at_end().await? {
+            return Ok(None);
         }
         self.log.learn_holder(&self.objects).await?;
         let began = (self.cause, if self.lease.stops { self.lease.lease } else { Duration::ZERO });
-        let claim = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
-        let asked_at = claim.asked_at;
+        let asked = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
         let mut backoff = Backoff::default();
         let claimed = loop {
-            match claim.attempt(&self.objects).await {
+            match asked.attempt(&self.objects).await {
                 Err(ReplicaError::Bucket(error)) if error.kind.is_in_doubt() => {
                     // Retries with the same bytes: if an earlier claim without an answer succeeded, this claim is the
                     // same.
                     sleep(backoff.next(&*self.objects.entropy)).await;
                 }
-                claimed => break claimed?,
+                claimed => {
+                    self.is_searched = claimed.is_ok();
+                    break claimed?;
+                }
             }
         };
         match claimed {
             Claimed::Moved if self.cause == ClaimCause::Failover => Err(ReplicaError::Moved),
-            Claimed::Moved => Ok(None),
+            Claimed::Moved => {
+                self.log.expect_slots();
+                Ok(None)
+            }
             Claimed::History => {
                 let why = "the log starts again after the free slot".to_owned();
                 Err(ReplicaError::Broken { slot: self.log.cursor.slot, why })
             }
             Claimed::Yes(claim) => {
+                self.log.end(&self.objects)?;
+                if self.cause.holds_queue() {
+                    self.log.follower.hold_queue(asked.time)?;
+                }
                 let was_migrated = self.log.follower.format()? != FORMAT;
                 Ok(Some(Joined {
                     objects: self.objects.clone(),
@@ -325,7 +359,7 @@ impl Joining {
                     predecessor: self.predecessor(),
                     was_migrated,
                     lease: self.lease,
-                    asked_at,
+                    asked_at: asked.asked_at,
                     real: Arc::clone(&self.real),
                 }))
             }

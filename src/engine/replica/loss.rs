@@ -15,14 +15,12 @@ pub(super) struct LossCheck {
     shared: Arc<Shared>,
     /// Last slot at the last check.
     looked_at: u64,
-    /// Last slot whose name was seen in turn.
-    seen_to: u64,
 }
 
 impl LossCheck {
     pub(super) fn new(objects: ReplicaObjects, shared: Arc<Shared>) -> Self {
         let looked_at = shared.claim.slot;
-        Self { objects, shared, looked_at, seen_to: 0 }
+        Self { objects, shared, looked_at }
     }
 
     /// Returns the lost objects. Checks nothing if the log has not grown since the last check.
@@ -57,20 +55,26 @@ impl LossCheck {
         Ok(named.filter(|(name, bytes)| found.get(name) != Some(bytes)).map(|(name, _)| name).collect())
     }
 
-    /// Returns the first lost slot from `first` to `last`. Each call checks one page of names, and the next call the
-    /// page after it.
-    async fn slot(&mut self, first: u64, last: u64) -> Result<Option<String>, ReplicaError> {
-        let begun = if (first..last).contains(&self.seen_to) { self.seen_to } else { first.saturating_sub(1) };
-        let page = self.objects.bucket.list(name::LOG, &ObjectName::Slot(begun).to_string()).await?;
-        let mut seen = begun;
-        for object in &page.objects {
-            match object.name.parse() {
-                Ok(ObjectName::Slot(slot)) if slot == seen + 1 => seen = slot,
-                Ok(_) | Err(_) => break,
+    /// Returns the first lost slot from `first` to `last`. Every check reads all names, because a slot can be lost at
+    /// any time: one request for each 1000 slots since the base.
+    async fn slot(&self, first: u64, last: u64) -> Result<Option<String>, ReplicaError> {
+        let begun = first.saturating_sub(1);
+        let (mut after, mut seen) = (ObjectName::Slot(begun).to_string(), begun);
+        while seen < last {
+            let page = self.objects.bucket.list(name::LOG, &after).await?;
+            for object in &page.objects {
+                match object.name.parse() {
+                    Ok(ObjectName::Slot(slot)) if slot == seen + 1 => seen = slot,
+                    Ok(ObjectName::Slot(_)) => return Ok(Some(ObjectName::Slot(seen + 1).to_string())),
+                    // Other programs' objects are not part of the log.
+                    Ok(_) | Err(_) => {}
+                }
+            }
+            match page.objects.last() {
+                Some(object) if !page.is_last => after.clone_from(&object.name),
+                Some(_) | None => break,
             }
         }
-        self.seen_to = seen;
-        let has_more = !page.is_last && seen == begun + page.objects.len() as u64;
-        Ok((seen < last && !has_more).then(|| ObjectName::Slot(seen + 1).to_string()))
+        Ok((seen < last).then(|| ObjectName::Slot(seen + 1).to_string()))
     }
 }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use super::error::ReplicaError;
 use crate::base::digest::{Digest, sha256};
 use crate::base::entropy::Entropy;
+use crate::base::time::Timestamp;
+use crate::engine::bucket::probe::CLOCK_DIFFERENCE_MAX;
 use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketResult, Clock, Creation, ObjectInfo};
 use crate::store::replica::manifest::Manifest;
@@ -63,6 +65,13 @@ impl ReplicaObjects {
         Head { kind, number, epoch, holder: self.holder.clone(), time: self.clock.now() }
     }
 
+    /// Returns the time by which content expires here: the service's, or the bucket's if that is more than 5 minutes
+    /// earlier. So a clock that is ahead destroys nothing.
+    pub(super) fn expiry_time(&self) -> Timestamp {
+        let now = self.clock.now();
+        self.bucket.date().filter(|date| now.since(*date) > CLOCK_DIFFERENCE_MAX).unwrap_or(now)
+    }
+
     /// Tries once to create an object. Its bytes must be the same for every try.
     pub(super) async fn create_fixed(&self, name: &ObjectName, bytes: &Bytes) -> BucketResult<CreateResult> {
         let name = name.to_string();
@@ -102,15 +111,38 @@ impl ReplicaObjects {
 
     /// Returns whether the log has a slot after `number`.
     pub(super) async fn has_slot_after(&self, number: u64) -> BucketResult<bool> {
-        let after = ObjectName::Slot(number).to_string();
-        Ok(!self.bucket.list(name::LOG, &after).await?.objects.is_empty())
+        let is_slot = |name: &ObjectName| matches!(name, ObjectName::Slot(_));
+        self.has_after(name::LOG, ObjectName::Slot(number).to_string(), is_slot).await
     }
 
     /// Returns whether the bucket has an object of a base at slot `number` or above.
     pub(super) async fn has_base_from(&self, number: u64) -> BucketResult<bool> {
         // `~` is greater than every name of the previous base.
         let after = format!("{}~", ObjectName::base_prefix(number.saturating_sub(1)));
-        Ok(!self.bucket.list(name::BASE, &after).await?.objects.is_empty())
+        let is_base = |name: &ObjectName| match name {
+            ObjectName::Part { slot, .. } | ObjectName::Manifest(slot) => *slot >= number,
+            _ => false,
+        };
+        self.has_after(name::BASE, after, is_base).await
+    }
+
+    /// Returns whether `prefix` has a matching object after the name `after`. Objects of other programs are skipped.
+    async fn has_after(
+        &self,
+        prefix: &str,
+        mut after: String,
+        is_match: impl Fn(&ObjectName) -> bool,
+    ) -> BucketResult<bool> {
+        loop {
+            let page = self.bucket.list(prefix, &after).await?;
+            if page.objects.iter().any(|object| object.name.parse().is_ok_and(|name| is_match(&name))) {
+                return Ok(true);
+            }
+            match page.objects.last() {
+                Some(last) if !page.is_last => after.clone_from(&last.name),
+                Some(_) | None => return Ok(false),
+            }
+        }
     }
 
     /// Returns the slots that have a base with a manifest, ascending.

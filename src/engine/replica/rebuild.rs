@@ -171,10 +171,12 @@ fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece>
                 let name = ObjectName::Content { bucket, segment, offset };
                 let found = objects.bucket.read(&name.to_string()).await?;
                 let Some(bytes) = found else {
-                    // Expired content may be removed by collection while the base still names it.
-                    let is_over = bucket <= objects.clock.now();
+                    // Expired content may be removed by collection while the base still names it. Its key is removed
+                    // first, and no clock here decides about it.
+                    let key = ObjectName::Key { bucket, segment }.to_string();
+                    let key = objects.bucket.read(&key).await?.filter(|key| !key.is_empty());
                     let missing = || ReplicaError::Missing { name: name.to_string() };
-                    return if is_over { Ok(None) } else { Err(missing()) };
+                    return if key.is_none() { Ok(None) } else { Err(missing()) };
                 };
                 let piece = content::open_piece(&name, &bytes, &objects.sealer);
                 let piece = piece.map_err(|fault| unreadable(&name, fault))?;

@@ -41,7 +41,7 @@ impl Standby {
     /// Opens the standby in `directory`. An empty directory is built from the newest base.
     ///
     /// # Errors
-    /// The bucket, a directory of another store, or a bucket without a base.
+    /// The bucket, a wrong clock, a directory of another store, or a bucket without a base.
     pub async fn open(
         world: &ReplicaWorld,
         directory: &Path,
@@ -51,6 +51,7 @@ impl Standby {
         swap::finish(&world.disk, directory).map_err(unmoved)?;
         let master = Arc::new(MasterKey::new(&key));
         let identity = world.identity(&master).await?.ok_or(ReplicaError::NoBase)?;
+        world.check_clock()?;
         let objects = world.objects(master, identity.store);
         if !world.disk.has_store(directory) {
             build_aside(&objects, directory, &key, beside).await?;
@@ -71,7 +72,12 @@ impl Standby {
     /// # Errors
     /// The bucket; the store. [`ReplicaError::needs_base`] tells whether a new base helps.
     pub async fn follow(&mut self) -> Result<bool, ReplicaError> {
-        let step = self.log.step(&self.objects, |_| Ok(())).await.map_err(|error| self.stranded(error))?;
+        let step = self.log.step(&self.objects, |_| Ok(())).await;
+        if step.is_err() {
+            // The next slots may be collected until the bucket answers again.
+            self.loss_at = Instant::now();
+        }
+        let step = step.map_err(|error| self.log.stranded(error))?;
         if step == FollowStep::End {
             self.log.learn_holder(&self.objects).await?;
         }
@@ -82,7 +88,7 @@ impl Standby {
         }
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP;
-            self.log.follower.destroy_until(self.objects.clock.now())?;
+            self.log.follower.destroy_until(self.objects.expiry_time())?;
         }
         if now >= self.loss_at && step == FollowStep::End {
             self.check_for_loss().await?;
@@ -102,15 +108,6 @@ impl Standby {
             return Err(ReplicaError::Broken { slot, why });
         }
         Err(ReplicaError::Missing { name: ObjectName::Slot(slot + 1).to_string() })
-    }
-
-    /// If the log does not continue from this directory, adds to the error the batches that only this directory has.
-    fn stranded(&self, error: ReplicaError) -> ReplicaError {
-        let (logged, have) = (self.log.logged(), self.log.follower.sequence().number);
-        match error.needs_base() && have > logged {
-            true => ReplicaError::Stranded { from: logged + 1, to: have },
-            false => error,
-        }
     }
 
     /// Builds a store from the newest base next to the current one. The current store stays until [`Standby::open`]
@@ -177,13 +174,9 @@ impl Standby {
         Ok((newest.as_ref().map(BaseStatus::of), oldest))
     }
 
-    /// Puts the queue on hold until the operator releases it.
-    ///
-    /// # Errors
-    /// The store.
-    pub fn hold_queue(&mut self) -> Result<(), ReplicaError> {
-        self.log.follower.hold_queue(self.objects.clock.now())?;
-        Ok(())
+    /// Closes the standby. Returns its store, which continues without the log.
+    pub fn into_follower(self) -> Follower {
+        self.log.follower
     }
 
     /// Returns the number of queued messages, and of those that are due.
@@ -197,6 +190,29 @@ impl Standby {
 
 fn unmoved(error: io::Error) -> ReplicaError {
     ReplicaError::Io { what: "replacing the store by a newer base".to_owned(), error }
+}
+
+/// Opens the store of a standby whose bucket is lost; `None` if the standby was never built.
+///
+/// # Errors
+/// The store, or the file system.
+pub fn open_without_bucket(world: &ReplicaWorld, directory: &Path) -> Result<Option<Follower>, ReplicaError> {
+    swap::finish(&world.disk, directory).map_err(unmoved)?;
+    if !world.disk.has_store(directory) {
+        return Ok(None);
+    }
+    Ok(Some(Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&world.entropy))?))
+}
+
+/// Moves the store of a machine that continued without the bucket to a directory named after its last epoch.
+///
+/// # Errors
+/// The store, or the file system.
+pub fn set_aside(world: &ReplicaWorld, directory: &Path) -> Result<PathBuf, ReplicaError> {
+    let follower = open_without_bucket(world, directory)?;
+    let epoch = follower.as_ref().and_then(Follower::position).map_or(0, |position| position.epoch);
+    drop(follower);
+    swap::set_aside(&world.disk, directory, epoch).map_err(unmoved)
 }
 
 /// Builds a store from the newest base next to the store in `data`. Starts again if the active machine removes that

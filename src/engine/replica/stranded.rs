@@ -1,4 +1,4 @@
-//! Batches that only a deposed directory has.
+//! Batches that only this directory has: it was deposed, or an older copy of it continued the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub async fn stranded(world: &ReplicaWorld, directory: &Path) -> Result<Stranded
         match log.step(&objects, accepts).await {
             Ok(FollowStep::Applied(_)) => {}
             Ok(FollowStep::End | FollowStep::Reached) => return Ok(Stranded::default()),
-            Err(ReplicaError::Claimed { .. }) => break,
+            Err(ReplicaError::Claimed { .. } | ReplicaError::Stranded { .. }) => break,
             Err(error) if error.needs_base() => break,
             Err(error) => return Err(error),
         }

@@ -11,6 +11,15 @@ pub enum ClaimCause {
     Promotion,
     /// A standby saw no new slot for two lease periods.
     Failover,
+    /// An operator promoted a standby, and everything queued is on hold from this claim on.
+    PromotionWithHold,
+}
+
+impl ClaimCause {
+    /// Whether everything queued at the claim is put on hold, on every machine that follows the log.
+    pub fn holds_queue(self) -> bool {
+        self == Self::PromotionWithHold
+    }
 }
 
 /// A claim.

@@ -1,5 +1,5 @@
-//! Replication files in the data directory: the directory's name as holder of the log, and the mark of a restored
-//! directory.
+//! Replication files in the data directory: the directory's name as holder of the log, and the marks of a directory
+//! that was restored or that continues without the bucket.
 
 use std::io;
 use std::path::Path;
@@ -13,6 +13,8 @@ use crate::store::open::FILE;
 
 /// Path of the mark of a restored directory, in the data directory.
 pub(in crate::store) const FORK: &str = "replica/fork";
+/// Path of the mark of a directory that continues without the bucket, in the data directory.
+const WITHOUT_BUCKET: &str = "replica/without-bucket";
 const HOLDER: &str = "holder";
 /// Maximum length of the host name in the name of a directory, in bytes.
 const HOST_BYTES_MAX: usize = 64;
@@ -72,14 +74,34 @@ pub fn is_fork(disk: &ReplicaDisk, data: &Path) -> bool {
     disk.0.exists(&data.join(FORK))
 }
 
-/// Removes the mark of a restored directory, after it has claimed its own log.
+/// Whether the directory was promoted without the bucket and has not claimed the log since.
+pub fn continues_without_bucket(disk: &ReplicaDisk, data: &Path) -> bool {
+    disk.0.exists(&data.join(WITHOUT_BUCKET))
+}
+
+/// Marks a directory that was promoted without the bucket, so that later starts serve too.
 ///
 /// # Errors
 /// File system errors.
-pub fn clear_fork(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
-    match disk.0.remove_file(&data.join(FORK)) {
-        Ok(()) => disk.0.sync_directory(&data.join(DIRECTORY)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+pub fn continue_without_bucket(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
+    let directory = data.join(DIRECTORY);
+    disk.0.create_directory(&directory)?;
+    disk.0.open(&data.join(WITHOUT_BUCKET), Opening::Fresh)?.sync_data()?;
+    disk.0.sync_directory(&directory)?;
+    disk.0.sync_directory(data)
+}
+
+/// Removes the marks of a directory that was restored or promoted without the bucket, after it has claimed the log.
+///
+/// # Errors
+/// File system errors.
+pub fn clear_marks(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
+    for mark in [FORK, WITHOUT_BUCKET] {
+        match disk.0.remove_file(&data.join(mark)) {
+            Ok(()) => disk.0.sync_directory(&data.join(DIRECTORY))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
+    Ok(())
 }

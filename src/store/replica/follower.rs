@@ -11,6 +11,7 @@ use std::sync::Arc;
 use redb::{ReadableDatabase as _, TableDefinition, WriteTransaction};
 
 use super::directory::ReplicaDisk;
+use super::own_records::OwnRecords;
 use super::position::{Position, Sequence};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
@@ -51,6 +52,14 @@ pub enum FollowError {
         /// Sequence of the batch.
         next: u64,
     },
+    /// The log has another batch in the place of one of this store.
+    #[error("the log has another batch {from}")]
+    Diverged {
+        /// Sequence of the first such batch.
+        from: u64,
+        /// Sequence of this store.
+        have: u64,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -72,6 +81,8 @@ pub struct Follower {
     slot: Option<WriteTransaction>,
     /// Whether slots were applied since the last checkpoint.
     is_ahead: bool,
+    /// Records of this store's own batches, once a batch of the log is compared with them.
+    pub(super) own: Option<OwnRecords>,
 }
 
 impl Follower {
@@ -137,6 +148,7 @@ impl Follower {
             position,
             slot,
             is_ahead: false,
+            own: None,
         })
     }
 
@@ -192,10 +204,12 @@ impl Follower {
     /// Applies a batch. A batch that the store already has is skipped.
     ///
     /// # Errors
-    /// [`FollowError::Gap`] if an earlier batch is missing; otherwise store errors.
+    /// [`FollowError::Gap`] if an earlier batch is missing; [`FollowError::Diverged`] if the store has another batch in
+    /// its place, as after a start on an older copy of the directory; otherwise store errors.
     pub fn batch(&mut self, payload: &[u8], next: Sequence, now: Timestamp) -> Result<(), FollowError> {
         if next.number <= self.sequence.number {
-            return Ok(());
+            let diverged = FollowError::Diverged { from: next.number, have: self.sequence.number };
+            return if self.is_other(payload, next)? { Err(diverged) } else { Ok(()) };
         }
         if next.number != self.sequence.number + 1 {
             return Err(FollowError::Gap { have: self.sequence.number, next: next.number });
@@ -263,6 +277,18 @@ impl Follower {
         let buckets = self.content.buckets_until(Timestamp::MAX)?;
         for end in buckets.into_iter().filter(|end| deadlines.have_passed(Bucket { end: *end })) {
             self.content.destroy(end)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the batches of an unfinished slot. The store then continues without the log.
+    ///
+    /// # Errors
+    /// Database errors.
+    pub fn leave_log(&mut self) -> Result<(), StoreError> {
+        if let Some(transaction) = self.slot.take() {
+            journal::publish(transaction)?;
+            self.is_ahead = true;
         }
         Ok(())
     }

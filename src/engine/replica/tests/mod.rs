@@ -28,8 +28,10 @@ use crate::store::testing::START;
 
 const LEASE: Duration = Duration::from_secs(5);
 
+mod divergence;
 mod holder;
 mod lease;
+mod missing;
 mod sync;
 
 struct TestClock(AtomicU64);
@@ -353,27 +355,6 @@ async fn a_restored_directory_does_not_continue_the_log() {
     serving.settled().await;
     assert!(matches!(fork.join(ClaimCause::Start).await, Err(ReplicaError::Fork)));
     assert!(serving.stop().await);
-}
-
-#[tokio::test]
-async fn a_wiped_bucket_gets_a_new_base_at_the_next_start() {
-    let bucket = MemoryStore::default();
-    let machine = Machine::new(&bucket, "first", 1);
-    let serving = machine.serve().await;
-    serving.add_account().await;
-    serving.base().await;
-    assert!(serving.stop().await);
-    for name in bucket.names() {
-        bucket.set_object(&name, None);
-    }
-    let serving = machine.serve().await;
-    serving.add_account().await;
-    serving.base().await;
-    serving.settled().await;
-    assert!(serving.stop().await);
-    let copy = Machine::new(&bucket, "copy", 3);
-    drop(standby(&copy, &machine.key()).await);
-    assert_eq!(accounts_in(&copy), 2);
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ async fn a_machine_with_an_older_disk_state_applies_the_missing_batches_from_the
 }
 
 /// Copies a directory with its content.
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());

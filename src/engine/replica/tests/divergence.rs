@@ -1,0 +1,129 @@
+//! Tests of directories whose batches are not those of the log although the log seems to be their own, and of the hold
+//! that a promotion writes to the log.
+
+use super::sync::copy;
+use super::*;
+use crate::store::op::release_queue::ReleaseQueue;
+use crate::store::row::restored::Restored;
+use crate::store::schema::meta;
+
+#[tokio::test]
+async fn a_directory_does_not_continue_a_log_that_an_older_copy_of_it_continued() {
+    for is_longer in [false, true] {
+        let bucket = MemoryStore::default();
+        let newer = Machine::new(&bucket, "first", 1);
+        let serving = newer.serve().await;
+        serving.add_account().await;
+        serving.base().await;
+        serving.settled().await;
+        newer.bucket.set_cut_off(true);
+        assert!(!serving.stop_within(Duration::ZERO).await);
+        let directory = tempfile::tempdir().unwrap();
+        copy(newer.path(), directory.path());
+        newer.bucket.set_cut_off(false);
+        let serving = newer.serve().await;
+        serving.settled().await;
+        newer.bucket.set_cut_off(true);
+        for _ in 0..if is_longer { 3 } else { 1 } {
+            serving.add_account().await;
+        }
+        assert!(!serving.stop_within(Duration::ZERO).await);
+        newer.bucket.set_cut_off(false);
+        let older = Machine { directory, ..Machine::new(&bucket, "first", 7) };
+        older.clock.advance(Duration::from_secs(1));
+        let serving = older.serve().await;
+        serving.add_account().await;
+        assert!(serving.stop().await);
+        let refused = newer.join(ClaimCause::Start).await.err();
+        assert!(matches!(refused, Some(ReplicaError::Stranded { .. })), "{refused:?}");
+        let stranded = stranded(&newer.world, newer.path()).await.unwrap();
+        assert_eq!(stranded.unknown_batches, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_continued_without_the_bucket_does_not_skip_batches_of_the_active_machine() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let serving = first.serve().await;
+    serving.add_account().await;
+    serving.base().await;
+    drop(standby(&second, &first.key()).await);
+    let alone = second.open(None);
+    for name in ["One", "Two"] {
+        let account = Account::new(AccountId::default(), name.parse().unwrap(), QuotaLimits::default(), START);
+        assert!(alone.commit(CreateAccount { account, by: None }).await.is_ok());
+    }
+    alone.close();
+    drop(alone);
+    serving.add_account().await;
+    serving.settled().await;
+    let mut following = Standby::open(&second.world, second.path(), first.key(), &[]).await.unwrap();
+    let refused = loop {
+        match following.follow().await {
+            Ok(true) => {}
+            followed => break followed,
+        }
+    };
+    assert!(matches!(refused, Err(ReplicaError::Stranded { .. })), "{refused:?}");
+    drop(following);
+    assert!(matches!(second.join(ClaimCause::Start).await.err(), Some(ReplicaError::Stranded { .. })));
+    assert!(serving.stop().await);
+}
+
+fn is_on_hold(snapshot: &Snapshot) -> bool {
+    snapshot.row::<Restored>(meta::RESTORED).unwrap().is_some_and(|row| row.is_on_hold)
+}
+
+fn is_on_hold_in(machine: &Machine) -> bool {
+    let follower =
+        Follower::open(&machine.world.disk, machine.path(), START, Arc::clone(&machine.world.entropy)).unwrap();
+    is_on_hold(&follower.snapshot().unwrap())
+}
+
+#[tokio::test]
+async fn the_hold_of_a_promotion_is_in_the_log_and_a_failed_promotion_leaves_none() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let third = Machine::new(&bucket, "third", 3);
+    let serving = first.serve().await;
+    serving.add_account().await;
+    serving.base().await;
+    for machine in [&second, &third] {
+        drop(standby(machine, &first.key()).await);
+    }
+    second.bucket.inject(BucketOperation::Create, BucketFault::Forbidden);
+    assert!(second.join(ClaimCause::PromotionWithHold).await.is_err());
+    assert!(!is_on_hold_in(&second), "the log was not claimed");
+    // A crash right after the claim.
+    drop(second.join(ClaimCause::PromotionWithHold).await.unwrap());
+    let promoted = second.resume(second.join(ClaimCause::Start).await.unwrap()).await;
+    assert!(is_on_hold(&promoted.store.snapshot().unwrap()));
+    promoted.add_account().await;
+    promoted.settled().await;
+    drop(standby(&third, &first.key()).await);
+    assert!(is_on_hold_in(&third));
+    let took_over = third.resume(third.join(ClaimCause::Promotion).await.unwrap()).await;
+    assert!(is_on_hold(&took_over.store.snapshot().unwrap()));
+    second.end_wait(&promoted);
+    third.end_wait(&took_over);
+    assert!(took_over.stop().await);
+    drop((serving, promoted));
+}
+
+#[tokio::test]
+async fn a_released_hold_does_not_return_when_the_machine_starts_again() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let serving = first.serve().await;
+    serving.add_account().await;
+    serving.base().await;
+    drop(standby(&second, &first.key()).await);
+    let promoted = second.resume(second.join(ClaimCause::PromotionWithHold).await.unwrap()).await;
+    let released = promoted.store.commit(ReleaseQueue).await;
+    assert!(released.is_ok());
+    assert!(!promoted.stop_within(Duration::ZERO).await);
+    drop(second.join(ClaimCause::Start).await.unwrap());
+    assert!(!is_on_hold_in(&second));
+    drop(serving);
+}

@@ -23,8 +23,11 @@ use crate::store::schema;
 const DAY_HOURS: u32 = 24;
 /// Maximum newest bounces, and as many deferrals, that are grouped for one provider.
 const EVENTS_OF_PROVIDER: usize = 200;
-/// Maximum newest bounces, and as many deferrals, that are read for all providers together: about 10 ms.
-const EVENTS_READ: usize = 1_000;
+/// Events that are read at once.
+const EVENTS_PAGE: usize = 1_000;
+/// Maximum newest bounces, and as many deferrals, among which those of quiet providers are found. Most of them belong
+/// to busy providers, and only their messages are read: about 5 microseconds each.
+const EVENTS_READ: usize = 20_000;
 /// Maximum number of answers shown for a provider.
 const ANSWERS_MAX: usize = 5;
 
@@ -94,7 +97,8 @@ impl Engine {
             let mut providers = counts(&snapshot, account, from, to)?;
             let oldest = oldest_kept(time.expiry).max(Ulid::new(start_of(from), [0; 10]));
             for kind in [EventType::Bounced, EventType::Deferred] {
-                Answers::read(&snapshot, account, kind, oldest)?.add_to(&mut providers);
+                let wanted = wanted(&providers, kind);
+                Answers::read(&snapshot, account, kind, oldest, wanted)?.add_to(&mut providers);
             }
             let mut providers: Vec<_> = providers.into_values().collect();
             for provider in &mut providers {
@@ -136,6 +140,16 @@ fn counts(read: &impl Read, account: AccountId, from: u32, to: u32) -> Result<BT
     Ok(providers)
 }
 
+/// Returns the number of answers to read for each provider.
+fn wanted(providers: &BTreeMap<String, Provider>, kind: EventType) -> HashMap<String, usize> {
+    let wanted = |(name, provider): (&String, &Provider)| {
+        let all = if kind == EventType::Bounced { provider.counts.bounced() } else { provider.counts.deferred };
+        let all = usize::try_from(all).unwrap_or(usize::MAX);
+        (all > 0).then(|| (name.clone(), all.min(EVENTS_OF_PROVIDER)))
+    };
+    providers.iter().filter_map(wanted).collect()
+}
+
 /// The members of an event by which answers are grouped.
 #[derive(Deserialize)]
 struct EventFacts {
@@ -156,20 +170,36 @@ type AnswerKey = (Option<u16>, Option<String>, Option<String>, String);
 /// The newest answers of one type of event.
 #[derive(Default)]
 struct Answers {
-    /// Events that were read, by provider.
-    read: HashMap<String, usize>,
+    /// Events that are still to be read, by provider.
+    wanted: HashMap<String, usize>,
     groups: HashMap<(String, AnswerKey), FrequentAnswer>,
     /// Providers of the messages read so far: a message is often deferred many times.
     providers: HashMap<MessageId, String>,
 }
 
 impl Answers {
-    /// Reads the newest events of a type that are not older than `oldest`.
-    fn read(read: &impl Read, account: AccountId, kind: EventType, oldest: Ulid) -> Result<Self, StoreError> {
-        let log = Log { read, account, from: oldest, before: None, order: Order::Descending, count: EVENTS_READ };
-        let mut answers = Self::default();
-        for place in log.places(EventFilter { kind: Some(kind), ..EventFilter::default() })? {
-            answers.add(&log, &place)?;
+    /// Reads the newest events of a type that are not older than `oldest`, until each provider has as many as wanted.
+    fn read(
+        read: &impl Read,
+        account: AccountId,
+        kind: EventType,
+        oldest: Ulid,
+        wanted: HashMap<String, usize>,
+    ) -> Result<Self, StoreError> {
+        let mut log = Log { read, account, from: oldest, before: None, order: Order::Descending, count: EVENTS_PAGE };
+        let mut answers = Self { wanted, ..Self::default() };
+        for _ in 0..EVENTS_READ / EVENTS_PAGE {
+            let places = log.places(EventFilter { kind: Some(kind), ..EventFilter::default() })?;
+            for place in &places {
+                if answers.wanted.is_empty() {
+                    return Ok(answers);
+                }
+                answers.add(&log, place)?;
+            }
+            match places.last() {
+                Some(last) if places.len() == EVENTS_PAGE => log.before = Some(last.event.0),
+                _ => break,
+            }
         }
         Ok(answers)
     }
@@ -185,11 +215,11 @@ impl Answers {
                 provider
             }
         };
-        let read = self.read.entry(provider.clone()).or_default();
-        if *read == EVENTS_OF_PROVIDER {
-            return Ok(());
+        let Some(wanted) = self.wanted.get_mut(&provider) else { return Ok(()) };
+        *wanted -= 1;
+        if *wanted == 0 {
+            self.wanted.remove(&provider);
         }
-        *read += 1;
         let Some(bytes) = log.bytes(place)? else { return Ok(()) };
         let Ok(facts) = serde_json::from_slice::<EventFacts>(&bytes) else { return Ok(()) };
         let category = facts.bounce.map(|bounce| bounce.category);

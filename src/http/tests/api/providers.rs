@@ -9,6 +9,12 @@ impl World {
     /// Sends a message that ends with an answer of `provider`.
     async fn answered_by(&mut self, provider: &str, end: TransferEnd, facts: AttemptFacts) -> MessageId {
         let message = self.sent_to(&format!("p{}@example.net", self.clock.0.fetch_add(1, Relaxed))).await;
+        self.answered(message, provider, end, facts).await;
+        message
+    }
+
+    /// Records the answer of `provider` to an attempt.
+    async fn answered(&self, message: MessageId, provider: &str, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
         let op = SettleTransfer {
             account: self.account,
@@ -22,7 +28,6 @@ impl World {
             transcript: None,
         };
         self.engine.store.commit(op).await.unwrap();
-        message
     }
 }
 
@@ -95,6 +100,21 @@ async fn providers_have_rates_levels_times_and_frequent_answers() {
     assert_eq!(world.get("/v1/providers").await.json()["data"], json!([]));
     assert_eq!(world.get("/v1/providers?days=8").await.json()["data"].as_array().unwrap().len(), 2);
     assert!(world.engine.provider_levels(world.account).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_quiet_provider_keeps_its_answers_beside_a_busy_one() {
+    let mut world = World::new().await;
+    let deferred = || TransferEnd::Deferred { bounce: None, not_before: None };
+    world.answered_by("yahoo", deferred(), said(451, "451 4.7.1 Later")).await;
+    let busy = world.answered_by("google", deferred(), said(421, "421 4.7.28 Later")).await;
+    for _ in 0..1_000 {
+        world.answered(busy, "google", deferred(), said(421, "421 4.7.28 Later")).await;
+    }
+    let view = world.get("/v1/providers").await.json();
+    let codes = |at: usize| (view["data"][at]["provider"].clone(), view["data"][at]["answers"][0]["smtp_code"].clone());
+    assert_eq!([codes(0), codes(1)], [(json!("google"), json!(421)), (json!("yahoo"), json!(451))]);
+    assert_eq!(view["data"][0]["answers"][0]["count"], 200);
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ pub(super) fn read(document: &mut Member<'_>, handler: &mut dyn Handler) -> Resu
     let mut buffer = Vec::new();
     while walk.take(reader.read_event_into(&mut buffer).map_err(of_xml)?)? {
         buffer.clear();
+        reader.get_mut().event_bytes = 0;
     }
     Ok(())
 }
@@ -151,6 +152,10 @@ fn resolved(reference: &str) -> Option<char> {
 
 /// Read size in bytes.
 const CHUNK_BYTES: usize = 16 * 1024;
+/// Bytes of one text, tag or comment after which only its punctuation is kept. Padding then needs no memory.
+const EVENT_BYTES: usize = 64 * 1024;
+/// Maximum number of bytes that are kept of one text, tag or comment.
+const EVENT_BYTES_MAX: usize = 512 * 1024;
 
 /// A stream converted to UTF-8: each invalid sequence is replaced by U+FFFD.
 struct Utf8<'m> {
@@ -159,13 +164,17 @@ struct Utf8<'m> {
     pending: Vec<u8>,
     text: String,
     place: usize,
+    /// Number of bytes that the current text, tag or comment has used.
+    event_bytes: usize,
+    is_over: bool,
 }
 
 impl<'m> Utf8<'m> {
     fn new<'s: 'm>(stream: &'m mut Member<'s>) -> Self {
         // A shorter borrow of the same stream.
         let stream: &'m mut Member<'m> = shortened(stream);
-        Self { stream, pending: Vec::with_capacity(CHUNK_BYTES), text: String::new(), place: 0 }
+        let pending = Vec::with_capacity(CHUNK_BYTES);
+        Self { stream, pending, text: String::new(), place: 0, event_bytes: 0, is_over: false }
     }
 
     fn refill(&mut self) -> io::Result<()> {
@@ -190,7 +199,19 @@ impl<'m> Utf8<'m> {
         }
         self.pending.clear();
         self.pending.extend_from_slice(&kept);
+        self.is_over = is_last;
+        if self.event_bytes > EVENT_BYTES {
+            self.shorten();
+        }
         Ok(())
+    }
+
+    /// Removes the characters of a long text, tag or comment that can't end it.
+    fn shorten(&mut self) {
+        let end = self.text.find(['<', '>']).unwrap_or(self.text.len());
+        let rest = self.text.split_off(end);
+        self.text.retain(|c| c.is_ascii_punctuation());
+        self.text.push_str(&rest);
     }
 }
 
@@ -209,7 +230,10 @@ impl Read for Utf8<'_> {
 
 impl BufRead for Utf8<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.place == self.text.len() {
+        if self.event_bytes > EVENT_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        while self.place == self.text.len() && !self.is_over {
             self.refill()?;
         }
         Ok(&self.text.as_bytes()[self.place..])
@@ -217,6 +241,7 @@ impl BufRead for Utf8<'_> {
 
     fn consume(&mut self, bytes: usize) {
         self.place += bytes;
+        self.event_bytes += bytes;
     }
 }
 
@@ -263,6 +288,35 @@ mod tests {
     fn long_texts_are_truncated() {
         let long = log(format!("<a>{}</a>", "\u{20ac}".repeat(TEXT_BYTES_MAX)).as_bytes()).unwrap();
         assert_eq!(long.len(), "<a|>".len() + TEXT_BYTES_MAX / 3 * 3);
+    }
+
+    #[test]
+    fn padding_needs_no_memory_and_other_long_content_is_too_large() {
+        let peak = |document: &[u8]| {
+            let mut stream = document;
+            let mut reader = Reader::from_reader(Utf8::new(&mut stream));
+            let mut buffer = Vec::new();
+            while !matches!(reader.read_event_into(&mut buffer).map_err(of_xml)?, Event::Eof) {
+                reader.get_mut().event_bytes = 0;
+                buffer.clear();
+            }
+            Ok::<_, Unreadable>(buffer.capacity())
+        };
+        let long = 4 << 20;
+        for padding in [" ".repeat(long).into_bytes(), vec![0xff; long], "a\u{20ac}".repeat(long / 4).into_bytes()] {
+            for (before, after) in
+                [("<a>", "<b>1</b></a>"), ("<a><!--", "--><b>1</b></a>"), ("<a x='", "'><b>1</b></a>")]
+            {
+                let document = [before.as_bytes(), &padding, after.as_bytes()].concat();
+                assert_eq!(log(&document).unwrap(), "<a<b|1>|>", "{before}");
+                assert!(peak(&document).unwrap() <= 4 * EVENT_BYTES);
+            }
+        }
+        for dense in ["<a>&amp;", "<a>]", "<a><!-->", "<a x='<"] {
+            let (start, padding) = dense.split_at(dense.len() - 1);
+            let document = format!("{start}{}", padding.repeat(long));
+            assert!(log(document.as_bytes()).is_err() && peak(document.as_bytes()).is_err(), "{dense}");
+        }
     }
 
     #[test]

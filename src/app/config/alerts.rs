@@ -11,6 +11,7 @@ use super::tree::Node;
 use crate::base::secret::Secret;
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
+use crate::engine::dmarc::MAILBOX;
 
 /// Maximum number of operator addresses.
 const EMAIL_MAX: usize = 10;
@@ -95,6 +96,10 @@ impl Alerts {
     ) -> Self {
         let outside = |node: &Node| {
             let address: Address = parsed(node)?;
+            let is_report_mailbox = address.local().eq_ignore_ascii_case(MAILBOX);
+            if is_report_mailbox && address.domain().as_str().starts_with("rp.") {
+                return Err("must not be a mailbox for DMARC reports: use the address of a person".to_owned());
+            }
             match address.domain() == bounce_host {
                 true => Err(format!(
                     "must not be at the bounce host {bounce_host}: the alert would be returned to this server"
@@ -198,6 +203,8 @@ mod tests {
     fn unusable_settings_are_errors() {
         let email = fault("[alerts]\nemail = [\"ops@example.net\", \"a@bounces.example.com\"]");
         assert!(email.contains("alerts.email") && email.contains("bounce host"), "{email}");
+        let reports = fault("[alerts]\nemail = [\"dmarc@rp.example.net\"]");
+        assert!(reports.contains("alerts.email") && reports.contains("DMARC reports"), "{reports}");
         let many = (0..11).map(|number| format!("\"a{number}@example.net\"")).collect::<Vec<_>>().join(", ");
         assert!(fault(&format!("[alerts]\nemail = [{many}]")).contains("at most 10"));
         let relay = fault("[alerts]\nrelay = \"elsewhere\"");

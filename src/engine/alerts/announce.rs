@@ -20,7 +20,7 @@ use crate::store::op::invitation::is_proven;
 use crate::store::op::notice::{AlertChangeNotice, Announce};
 use crate::store::read::Read;
 use crate::store::row::alert::AlertRow;
-use crate::store::schema;
+use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 
@@ -71,7 +71,7 @@ impl Engine {
     }
 
     /// Returns the addresses that get an alert, without duplicates.
-    fn notified_addresses(
+    pub(super) fn notified_addresses(
         &self,
         snapshot: &Snapshot,
         account: AccountId,
@@ -91,18 +91,27 @@ impl Engine {
                 Condition::NewSignIn => row.subject.as_ref().is_some_and(|subject| subject.id == user.id.to_string()),
                 _ => settings.tells_owners && user.role == Role::Owner,
             };
-            if is_told && !user.disabled && !self.is_own(&user.email) && is_proven(snapshot, &user.email)? {
+            if is_told && !user.disabled && is_proven(snapshot, &user.email)? {
                 addresses.push(user.email);
             }
         }
         let mut seen = std::collections::HashSet::new();
-        addresses.retain(|address| seen.insert(address.match_key()));
-        Ok(addresses)
+        let mut others = Vec::new();
+        for address in addresses {
+            if seen.insert(address.match_key()) && !self.is_own(snapshot, &address)? {
+                others.push(address);
+            }
+        }
+        Ok(others)
     }
 
-    /// Returns whether mail to an address returns to this service. A notice about such mail could cause another one.
-    fn is_own(&self, address: &Address) -> bool {
-        address.domain().as_str() == self.settings.bounce_host
+    /// Returns whether mail to an address returns to this service: to the bounce host, or to the return path of a
+    /// domain. A notice about such mail could cause another one.
+    fn is_own(&self, read: &impl Read, address: &Address) -> Result<bool, StoreError> {
+        let host = address.domain().as_str();
+        let domain = host.strip_prefix("rp.").filter(|_| self.settings.receives_mail);
+        let is_return_path = domain.map_or(Ok(false), |name| read.has(Table::DomainOwners, name.as_bytes()))?;
+        Ok(is_return_path || host == self.settings.bounce_host)
     }
 }
 

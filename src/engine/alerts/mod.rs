@@ -20,6 +20,7 @@ mod relays;
 mod stalled;
 pub mod testing;
 mod text;
+mod turns;
 pub(super) mod watch;
 
 use std::collections::HashSet;

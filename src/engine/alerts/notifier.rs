@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 
 use super::egress::{AcceptedMail, Egress};
 use super::record::Alert;
 use super::text::MailText;
+use super::turns::{Payer, Turn, Turns};
 use crate::base::id::{AccountId, DeliveryId, DomainId, NoticeId, Ulid};
 use crate::domain::address::Address;
 use crate::engine::caught_panic::caught;
@@ -28,8 +28,6 @@ use crate::store::row::notice::{NoticeContent, NoticeItem, NoticeRow};
 use crate::store::schema::{self, Table};
 use crate::store::timer::Timer;
 
-/// Maximum notices sent concurrently.
-const AT_ONCE: usize = 8;
 /// Delay before a notice that could not be read or recorded is retried.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -38,7 +36,7 @@ pub(in crate::engine) struct Notifier {
     pub(super) egress: Egress,
     pub(super) post: Arc<dyn Post>,
     engine: Arc<Engine>,
-    turns: Arc<Semaphore>,
+    turns: Turns,
 }
 
 /// Result of one attempt to send a notice.
@@ -59,17 +57,14 @@ impl Notifier {
     ) -> Arc<Self> {
         let first = engine.settings.alerts.relay.as_deref();
         let egress = Egress::new(transmit, routes, first, tls);
-        let turns = Arc::new(Semaphore::new(AT_ONCE));
-        Arc::new(Self { egress, post, engine: Arc::clone(engine), turns })
+        Arc::new(Self { egress, post, engine: Arc::clone(engine), turns: Turns::new() })
     }
 
     /// Serves the timer of a notice, which stays taken until its outcome is committed.
     pub(in crate::engine) fn take(self: &Arc<Self>, timer: Timer) {
         let notifier = Arc::clone(self);
         tokio::spawn(async move {
-            let turn = Arc::clone(&notifier.turns).acquire_owned().await;
             let served = Box::pin(caught(notifier.serve(timer))).await;
-            drop(turn);
             let fault = match served {
                 Ok(Ok(())) => return,
                 Ok(Err(OpError::Failed(error))) => error.to_string(),
@@ -84,6 +79,7 @@ impl Notifier {
 
     async fn serve(&self, timer: Timer) -> Result<(), OpError<Never>> {
         let id = NoticeId(timer.id);
+        let _turn = self.turn(id).await?;
         let row = self.engine.store.snapshot()?.row::<NoticeRow>(id.as_bytes())?;
         let Some(row) = row.filter(|row| row.due == timer.due) else {
             let end = NoticeEnd::Dropped;
@@ -99,11 +95,34 @@ impl Notifier {
         self.engine.store.commit(SettleNotice { notice: id, due: timer.due, end, items }).await
     }
 
+    /// Waits until the notice may be sent. `None` if it was removed.
+    async fn turn(&self, id: NoticeId) -> Result<Option<Turn>, StoreError> {
+        let Some(row) = self.engine.store.snapshot()?.row::<NoticeRow>(id.as_bytes())? else { return Ok(None) };
+        let (to, payer) = match &row.content {
+            NoticeContent::Webhook { .. } => return Ok(Some(self.turns.webhook().await)),
+            NoticeContent::Alerts { to, items } => (to.clone(), self.payer(to, items)),
+            NoticeContent::Invitation(invitation) => match self.engine.invitation_link(invitation)? {
+                Some((to, _)) => (to, Payer::Account(invitation.account)),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(self.turns.mail(payer, to.domain()).await))
+    }
+
+    /// Returns the party for whom a mail with these changes is sent.
+    fn payer(&self, to: &Address, items: &[NoticeItem]) -> Payer {
+        let is_operator = self.engine.settings.alerts.email.iter().any(|known| known.match_key() == to.match_key());
+        match items.first() {
+            Some(item) if !is_operator => Payer::Account(item.account),
+            _ => Payer::Operator,
+        }
+    }
+
     async fn attempt(&self, id: NoticeId, row: &NoticeRow) -> Result<Attempt, StoreError> {
         let items = row.content.items().len();
         let end = match &row.content {
             NoticeContent::Alerts { to, items } => {
-                let changes = self.changes(items)?;
+                let changes = self.changes(to, items)?;
                 if changes.is_empty() {
                     NoticeEnd::Dropped
                 } else {
@@ -125,13 +144,16 @@ impl Notifier {
         Ok(Attempt { end, items })
     }
 
-    /// Returns the changes whose alerts still exist.
-    fn changes(&self, items: &[NoticeItem]) -> Result<Vec<(NoticeItem, Alert)>, StoreError> {
+    /// Returns the changes whose alerts still exist and still concern the recipient.
+    fn changes(&self, to: &Address, items: &[NoticeItem]) -> Result<Vec<(NoticeItem, Alert)>, StoreError> {
         let snapshot = self.engine.store.snapshot()?;
         let mut changes = Vec::new();
         for item in items {
             let NoticeItem { account, alert: id, .. } = *item;
-            if let Some(row) = snapshot.sound_row::<AlertRow>(&schema::alert(account, id))? {
+            let Some(row) = snapshot.sound_row::<AlertRow>(&schema::alert(account, id))? else { continue };
+            // A user may have been removed since the change.
+            let recipients = self.engine.notified_addresses(&snapshot, account, &row)?;
+            if recipients.iter().any(|known| known.match_key() == to.match_key()) {
                 changes.push((*item, Alert { account, id, row }));
             }
         }

@@ -105,12 +105,20 @@ impl Row for NoticeRow {
 pub struct NoticeAddressRow {
     /// The mail that collects further changes.
     pub gathering: Option<NoticeId>,
-    /// First due times of the latest mails, oldest first.
+    /// First due times of the latest mails, and times of retried ones, oldest first.
     pub dues: Vec<Timestamp>,
+    /// The mail that is retried. Others whose attempt fails are merged with it.
+    pub retried: Option<NoticeId>,
 }
 
 impl Row for NoticeAddressRow {
     const TABLE: Table = Table::NoticeAddresses;
+    const VERSION: u8 = 2;
+
+    /// Decodes version 1, which lacks the last field. The field is then `None`: a zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+    }
 }
 
 /// An address that may get notices: set by the operator on the command line, or confirmed by a link sent to it.

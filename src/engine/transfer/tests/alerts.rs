@@ -1,17 +1,23 @@
 //! Tests of alerts: their receivers and relays, and notices that can't be delivered.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
 use super::relays::{auth_refused, smarthost};
 use super::*;
 use crate::base::id::{AccountId, Ulid, UserId};
+use crate::base::secret::Secret;
 use crate::domain::account::QuotaLimits;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::audit::Actor;
 use crate::domain::stream::Stream;
 use crate::domain::user::{Role, User};
 use crate::engine::Caller;
-use crate::engine::alerts::AlertSettings;
 use crate::engine::alerts::listing::{AlertFilter, AlertsOf};
 use crate::engine::alerts::record::Alert;
+use crate::engine::alerts::{AlertSettings, AlertWebhook};
 use crate::engine::audit::Behalf;
 use crate::engine::listing::PageRequest;
 use crate::engine::relay::RelayWay;
@@ -107,15 +113,75 @@ async fn owners_get_alerts_of_their_account_only_at_a_verified_address() {
     add(&by_operator, "val@owners.test", Role::Viewer).await;
     add(&by_owner, "stranger@victim.test", Role::Owner).await;
     add(&by_operator, "loop@bounces.sender.example", Role::Owner).await;
+    add(&by_operator, "dmarc@rp.example.test", Role::Owner).await;
     raise(&world, world.account, blocking("google", Severity::Warning)).await;
     world.pass(11).await;
     assert_eq!(mailed(&world, "ann@owners.test").len(), 1);
-    for to in ["val@owners.test", "stranger@victim.test", "loop@bounces.sender.example", "ops@operator.test"] {
+    for to in [
+        "val@owners.test",
+        "stranger@victim.test",
+        "loop@bounces.sender.example",
+        "dmarc@rp.example.test",
+        "ops@operator.test",
+    ] {
         assert_eq!(mailed(&world, to), [], "{to}");
     }
     raise(&world, world.account, blocking("yahoo", Severity::Critical)).await;
     world.pass(11).await;
     assert_eq!(mailed(&world, "ops@operator.test").len(), 1, "critical ones go to the operator too");
+}
+
+#[tokio::test]
+async fn a_removed_owner_gets_no_notice_that_still_waits() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    let by_operator = Behalf::operator(world.account);
+    let add = async |email: &str| {
+        let made = world.engine.create_user(by_operator.clone(), email.parse().unwrap(), Role::Owner).await;
+        made.unwrap_or_else(|_| panic!()).0
+    };
+    let ann = add("ann@owners.test").await;
+    add("ben@others.test").await;
+    world.net.behave("mx.owners.test", Behaviour::Says("451 4.3.0 later"));
+    raise(&world, world.account, blocking("google", Severity::Warning)).await;
+    world.pass(11).await;
+    assert_eq!((mailed(&world, "ann@owners.test").len(), mailed(&world, "ben@others.test").len()), (1, 1));
+    assert!(world.engine.delete_user(by_operator.clone(), ann.id).await.is_ok());
+    world.pass(3600).await;
+    assert_eq!(mailed(&world, "ann@owners.test").len(), 1);
+    assert_eq!(alerts(&world)[0].row.notices.len(), 2);
+}
+
+#[tokio::test]
+async fn a_silent_server_delays_no_notice_to_another_domain_and_no_webhook_request() {
+    let webhook = AlertWebhook { url: "https://hooks.test/".parse().unwrap(), secret: Secret::new("s") };
+    let email = (0..9).map(|n| format!("op{n}@silent.test")).chain(["ops@operator.test".to_owned()]);
+    let email = email.map(|email| email.parse().unwrap()).collect();
+    let world = World::alerting(vec![mx("direct", &[])], AlertSettings { email, webhook: Some(webhook), ..settings() });
+    let world = world.await;
+    let gate = Arc::new(Semaphore::new(0));
+    for host in ["mx.silent.test", "mx.quiet.test"] {
+        world.net.behave(host, Behaviour::Greets(Arc::clone(&gate)));
+    }
+    let owners = (0..20).map(|n| format!("o{n}@quiet.test")).chain(["ann@owners.test".to_owned()]);
+    for owner in owners {
+        let added = world.engine.create_user(Behalf::operator(world.account), owner.parse().unwrap(), Role::Owner);
+        assert!(added.await.is_ok());
+    }
+    let mut posted = world.net.posted.subscribe();
+    for round in 1..=2 {
+        let before = *posted.borrow_and_update();
+        raise(&world, world.account, blocking(&format!("provider{round}"), Severity::Critical)).await;
+        world.clock.jump(Duration::from_secs(11));
+        let heard = async {
+            posted.wait_for(|posted| *posted > before).await.unwrap();
+            world.net.has_seen(2 * round).await;
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(20), heard).await.is_ok(), "round {round}");
+        for to in ["ops@operator.test", "ann@owners.test"] {
+            assert_eq!(mailed(&world, to).len(), round, "{to}");
+        }
+    }
+    gate.add_permits(1000);
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Notices of alerts: creating them for their recipients, and recording the result of each attempt.
 //!
 //! Changes for one address within 10 seconds share one mail, and an address gets at most 30 mails an hour; further
-//! changes are collected for the next one. A webhook request reports one change. A failed notice raises no alert.
+//! changes are collected for the next one. Mails that were not accepted are merged ([`retry`]). A webhook request
+//! reports one change. A failed notice raises no alert.
+
+mod retry;
 
 use serde::{Deserialize, Serialize};
 
@@ -100,11 +103,17 @@ fn add_to_mail(tables: &mut Tables<'_>, to: &Address, item: NoticeItem) -> Resul
     let content = NoticeContent::Alerts { to: to.clone(), items: vec![item] };
     let id = add(tables, content, due);
     address.gathering = Some(id);
-    address.dues.push(due);
-    let surplus = address.dues.len().saturating_sub(notice::HOURLY_MAX);
-    address.dues.drain(..surplus);
+    add_due(&mut address, due);
     tables.put(&key, &address);
     Ok(id)
+}
+
+/// Adds the time of a mail to the latest ones of its address.
+fn add_due(address: &mut NoticeAddressRow, due: Timestamp) {
+    address.dues.push(due);
+    address.dues.sort_unstable();
+    let surplus = address.dues.len().saturating_sub(notice::HOURLY_MAX);
+    address.dues.drain(..surplus);
 }
 
 fn add_webhook(tables: &mut Tables<'_>, item: NoticeItem, body: &[u8]) -> NoticeId {
@@ -161,6 +170,7 @@ impl Op for SettleNotice {
             NoticeEnd::NotTaken { at } => match next_attempt(&mut row, *at, tables.now()) {
                 Some(due) => {
                     row.due = due;
+                    retry::merge(tables, self.notice, &mut row)?;
                     tables.put(&key, &row);
                     tables.arm(timer(due, self.notice));
                     return Ok(());
@@ -183,7 +193,7 @@ impl Op for SettleNotice {
             })?;
         }
         if let NoticeContent::Alerts { to, items } = &row.content {
-            self.close(tables, to, &items[ended..])?;
+            self.close(tables, to, row.attempts > 0, &items[ended..])?;
         }
         Ok(())
     }
@@ -191,12 +201,21 @@ impl Op for SettleNotice {
 
 impl SettleNotice {
     /// Closes the open mail. Changes that came too late for it go into the next one.
-    fn close(&self, tables: &mut Tables<'_>, to: &Address, late: &[NoticeItem]) -> Result<(), StoreError> {
+    fn close(
+        &self,
+        tables: &mut Tables<'_>,
+        to: &Address,
+        is_retried: bool,
+        late: &[NoticeItem],
+    ) -> Result<(), StoreError> {
         let key = to.match_key().into_bytes();
-        let row: NoticeAddressRow = tables.sound_row(&key)?.unwrap_or_default();
-        if row.gathering == Some(self.notice) {
-            tables.put(&key, &NoticeAddressRow { gathering: None, ..row });
+        let mut row: NoticeAddressRow = tables.sound_row(&key)?.unwrap_or_default();
+        row.gathering = row.gathering.filter(|open| *open != self.notice);
+        row.retried = row.retried.filter(|retried| *retried != self.notice);
+        if is_retried && matches!(self.end, NoticeEnd::Sent(_)) {
+            add_due(&mut row, tables.now());
         }
+        tables.put(&key, &row);
         for item in late {
             let next = add_to_mail(tables, to, *item)?;
             mark(tables, *item, self.notice, |notice| notice.notice = next)?;

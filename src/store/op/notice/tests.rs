@@ -104,6 +104,59 @@ fn an_address_gets_30_mails_an_hour_and_further_changes_are_collected() {
 }
 
 #[test]
+fn mails_of_an_outage_are_merged_into_one() {
+    let test = TestStore::new();
+    let refuse = || {
+        for notice in notices(&test) {
+            if notice.1.due <= test.now() {
+                let items = notice.1.content.items().len();
+                settle(&test, &notice, NoticeEnd::NotTaken { at: test.now() }, items);
+            }
+        }
+    };
+    let alerts: Vec<_> = (0..60)
+        .map(|number| {
+            let alert = open(&test, &format!("r{number}"), &["ops@example.net", "ann@example.net"], None);
+            test.pass(11 * SECOND);
+            refuse();
+            alert
+        })
+        .collect();
+    test.pass(3600 * SECOND);
+    refuse();
+    let items = || notices(&test).iter().map(|(_, row)| row.content.items().len()).collect::<Vec<_>>();
+    assert_eq!(items(), [60, 60]);
+    assert_eq!(test.timers(TimerKind::Notice).len(), 2);
+    test.pass(60 * SECOND);
+    for notice in notices(&test) {
+        settle(&test, &notice, NoticeEnd::Sent(None), 60);
+    }
+    for alert in alerts {
+        assert_eq!(shown(&test, alert), vec![(Channel::Email, NoticeStatus::Sent, None); 2]);
+    }
+    assert_eq!((notices(&test).len(), test.timers(TimerKind::Notice).len()), (0, 0));
+}
+
+#[test]
+fn a_change_that_waits_with_later_ones_fails_at_its_own_time() {
+    let test = TestStore::new();
+    let first = open(&test, "first", &["ops@example.net"], None);
+    for number in 0..30 {
+        open(&test, &format!("r{number}"), &["ops@example.net"], None);
+        for _ in 0..60 {
+            test.pass(60 * SECOND);
+            for notice in notices(&test) {
+                if notice.1.due <= test.now() {
+                    settle(&test, &notice, NoticeEnd::NotTaken { at: test.now() }, notice.1.content.items().len());
+                }
+            }
+        }
+    }
+    assert_eq!(shown(&test, first), [(Channel::Email, NoticeStatus::Failed, None)]);
+    assert_eq!(notices(&test).len(), 1);
+}
+
+#[test]
 fn a_webhook_request_is_tried_seven_times() {
     let test = TestStore::new();
     let alert = open(&test, "a", &[], Some(b"{}"));

@@ -65,15 +65,16 @@ pub struct DmarcRecord {
 }
 
 impl DmarcRecord {
-    /// Whether `text` claims to be a DMARC record, valid or not. There may be other TXT records beside it.
+    /// Whether `text` claims to be a DMARC record, valid or not. There may be other TXT records beside it. Receivers
+    /// compare the version exactly, and ignore a record with another one.
     pub fn is_claimed_by(text: &str) -> bool {
         let Some((name, rest)) = text.split_once('=') else { return false };
         let version = rest.split(';').next().unwrap_or_default();
-        name.trim().eq_ignore_ascii_case("v") && version.trim().eq_ignore_ascii_case(VERSION)
+        name.trim().eq_ignore_ascii_case("v") && version.trim() == VERSION
     }
 
     /// Parses a record. Returns `None` if receivers apply no DMARC because of it: it has no valid policy and no address
-    /// for reports (RFC 9989 4.10.1).
+    /// for reports (RFC 9989 4.10.1), or a tag twice (RFC 6376 3.2).
     pub fn parse(text: &str) -> Option<Self> {
         if !Self::is_claimed_by(text) {
             return None;
@@ -86,10 +87,18 @@ impl DmarcRecord {
             })
             .collect();
         let record = Self { tags };
+        if record.has_repeated_tag() {
+            return None;
+        }
         (record.has_valid_policy() || record.report_uris().any(|uri| uri.contains(':'))).then_some(record)
     }
 
-    /// Returns the first value of a tag.
+    fn has_repeated_tag(&self) -> bool {
+        let is_same = |one: &str, (other, _): &(String, _)| one.eq_ignore_ascii_case(other);
+        self.tags.iter().enumerate().any(|(at, (name, _))| self.tags[..at].iter().any(|before| is_same(name, before)))
+    }
+
+    /// Returns the value of a tag.
     fn tag(&self, name: &str) -> Option<&str> {
         let mut tags = self.tags.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         tags.next()?.1.as_deref()
@@ -117,6 +126,16 @@ impl DmarcRecord {
     /// Whether receivers should apply only the next milder policy (`t=y`).
     pub fn is_testing(&self) -> bool {
         self.tag("t").is_some_and(|value| value.eq_ignore_ascii_case("y"))
+    }
+
+    /// Whether the policy applies to a share of the mail only (`pct`, RFC 7489 6.3).
+    pub fn is_partial(&self) -> bool {
+        self.tag("pct").and_then(|share| share.parse::<u8>().ok()).is_some_and(|share| share < 100)
+    }
+
+    /// Whether SPF aligns only with exactly the From domain (`aspf=s`).
+    pub fn is_spf_strict(&self) -> bool {
+        self.tag("aspf").is_some_and(|mode| mode.eq_ignore_ascii_case("s"))
     }
 
     /// Whether the name is a public suffix.
@@ -157,11 +176,9 @@ impl DmarcRecord {
     pub fn with_report_address(mut self, address: &str) -> Self {
         self.remove(&["pct"]);
         let uri = format!("mailto:{address}");
-        let uris = match self.tag("rua").filter(|uris| !uris.is_empty()) {
-            Some(uris) => format!("{uris},{uri}"),
-            None => uri,
-        };
-        self.set("rua", uris);
+        let theirs = self.tag("rua").unwrap_or_default().split(',').map(str::trim).filter(|uri| !uri.is_empty());
+        let uris: Vec<_> = theirs.chain([uri.as_str()]).collect();
+        self.set("rua", uris.join(","));
         self
     }
 
@@ -224,11 +241,16 @@ mod tests {
 
     #[test]
     fn a_record_counts_only_if_receivers_apply_it() {
-        for text in ["", "v=spf1 -all", "v=DMARC2; p=none", "p=none; v=DMARC1", "v=DMARC12; p=none"] {
+        for text in ["", "v=spf1 -all", "v=DMARC2; p=none", "v=dmarc1; p=none", "p=none; v=DMARC1", "v=DMARC12; p=none"]
+        {
             assert!(!DmarcRecord::is_claimed_by(text), "{text}");
         }
         for text in ["v=DMARC1", "v=DMARC1; p=", "v=DMARC1; p=block", "v=DMARC1; p=none; sp=x", "v=DMARC1; rua=a"] {
             assert!(DmarcRecord::is_claimed_by(text) && DmarcRecord::parse(text).is_none(), "{text}");
+        }
+        for twice in ["p=none; P=reject", "p=none; rua=mailto:a@x.example; rua=mailto:b@x.example", "p=none; v=DMARC1"]
+        {
+            assert_eq!(DmarcRecord::parse(&format!("v=DMARC1; {twice}")), None, "{twice}");
         }
         for text in ["v=DMARC1; rua=mailto:a@x.example", "v=DMARC1; p=reject; sp=x; rua=mailto:a@x.example"] {
             assert_eq!(record(text).policy(), DmarcPolicy::None, "{text}");
@@ -245,6 +267,10 @@ mod tests {
         assert_eq!(
             record(theirs).with_report_address("dmarc@rp.x.example").to_string(),
             "v=DMARC1; p=none; x-y=z; rua=mailto:a@x.example!5m,mailto:dmarc@rp.x.example; adkim=s; t=y"
+        );
+        assert_eq!(
+            record("v=DMARC1; p=none; rua=mailto:a@x.example!5m ,").with_report_address("d@x.example").to_string(),
+            "v=DMARC1; p=none; rua=mailto:a@x.example!5m,mailto:d@x.example"
         );
         assert_eq!(
             record("v=DMARC1;p=none").with_report_address("d@x.example").to_string(),

@@ -42,6 +42,25 @@ pub struct PublishedRecord {
 }
 
 impl PublishedRecord {
+    /// Returns the policy that receivers apply. In test mode it is the next milder one (RFC 9989 4.7, `t`).
+    pub fn effective_policy(&self) -> DmarcPolicy {
+        match self.policy {
+            DmarcPolicy::Reject if self.record.is_testing() => DmarcPolicy::Quarantine,
+            DmarcPolicy::Quarantine if self.record.is_testing() => DmarcPolicy::None,
+            policy => policy,
+        }
+    }
+
+    /// Whether receivers act on all mail that fails. Some still honour `pct` (RFC 7489 6.3), which RFC 9989 removed:
+    /// mail that it spares gets the next milder policy.
+    pub fn is_enforced(&self) -> bool {
+        match self.effective_policy() {
+            DmarcPolicy::None => false,
+            DmarcPolicy::Quarantine => !self.record.is_partial(),
+            DmarcPolicy::Reject => true,
+        }
+    }
+
     /// Returns the record for the domain's own name. A record above it is never changed for the domain: other names
     /// may depend on it.
     pub fn at_own_name(&self) -> DmarcRecord {

@@ -30,6 +30,7 @@ pub mod sending_domain;
 pub mod session;
 pub mod setup_link;
 pub mod site_name;
+pub mod spf_record;
 pub mod stream;
 pub mod subject_words;
 pub mod submission;

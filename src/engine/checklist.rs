@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::dmarc::report_address;
-use super::domain_records::names_host;
 use super::domains::{dmarc_record_of, expected_records, finding_of};
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_walk::Discovery;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
+use crate::domain::spf_record;
 use crate::domain::stream::Stream;
 use crate::machine::checklist::dns::{RecordFacts, Replies, SpfFacts};
 use crate::machine::checklist::traffic::{Marketing, Observed};
@@ -48,7 +48,7 @@ impl Engine {
             ItemId::Spf => records.spf(),
             ItemId::Dkim => dns::dkim(records.dkim()),
             ItemId::Dmarc => dns::dmarc(&records.dmarc, records.own_dmarc, &records.wanted_dmarc),
-            ItemId::Alignment => dns::alignment(records.dkim(), records.return_path()),
+            ItemId::Alignment => dns::alignment(records.dkim(), records.return_path(), &records.dmarc),
             ItemId::DmarcReports => {
                 let wanted = self.settings.receives_mail.then(|| records.record_with_reports());
                 dns::dmarc_reports(&records.dmarc, records.reports_to_us, wanted.as_deref())
@@ -175,7 +175,7 @@ impl<'r> Records<'r> {
     fn spf(&self) -> Judgement {
         let facts = self.spf.map(|finding| SpfFacts {
             found: &finding.found,
-            names_us: finding.found.iter().any(|text| names_host(text, self.host)),
+            names_us: finding.found.iter().any(|text| spf_record::passes(text, self.host)),
             lookups: self.row.facts.spf_lookups,
             wanted: &self.wanted_spf,
         });

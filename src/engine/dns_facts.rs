@@ -18,7 +18,8 @@ pub(super) async fn look(resolver: &dyn Resolve, domain: &DomainName) -> DnsFact
 async fn receiving(resolver: &dyn Resolve, domain: &DomainName) -> Option<Receiving> {
     match resolver.mx_now(domain.as_str()).await {
         Ok(servers) if servers.iter().all(String::is_empty) => Some(Receiving::NullMx),
-        Ok(servers) => Some(Receiving::Servers(servers)),
+        // A null MX beside others means nothing (RFC 7505 3).
+        Ok(servers) => Some(Receiving::Servers(servers.into_iter().filter(|server| !server.is_empty()).collect())),
         Err(LookupFailure::Absent) => match resolver.host_addresses_now(domain.as_str()).await {
             Ok(_) => Some(Receiving::Address),
             Err(LookupFailure::Absent) => Some(Receiving::Nothing),
@@ -178,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn a_domain_receives_through_mx_servers_or_its_address_or_not_at_all() {
         let names = Names(HashMap::from([
-            ("MX a.example", vec!["mx1.example", "mx2.example"]),
+            ("MX a.example", vec!["", "mx1.example", "mx2.example"]),
             ("MX null.example", vec![""]),
             ("A host.example", vec!["192.0.2.1"]),
             ("MX bad.example", vec!["!"]),

@@ -3,7 +3,9 @@
 use super::domains::{ExpectedRecord, RecordType};
 use super::ports::{LookupFailure, Resolve};
 use crate::domain::dmarc_record::DmarcRecord;
-use crate::domain::sending_domain::{RecordPurpose, RecordStatus};
+use crate::domain::sending_domain::{DkimAlgorithm, RecordPurpose, RecordStatus};
+use crate::domain::spf_record;
+use crate::mail::dkim_verify::PublishedKey;
 use crate::store::row::domain::Finding;
 
 /// Looks up a record without the cache, and evaluates the result. `host` is this server's name.
@@ -25,17 +27,22 @@ pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &
 fn judge(record: &ExpectedRecord, mut found: Vec<String>, host: &str) -> (RecordStatus, Vec<String>) {
     let is_ok: Box<dyn Fn(&String) -> bool> = match record.purpose {
         RecordPurpose::Dkim => {
-            let wanted = public_key(&record.value);
-            Box::new(move |text| wanted.is_some() && public_key(text) == wanted)
+            // Receivers choose any of several records (RFC 6376 3.6.2.2).
+            let is_only = found.len() == 1;
+            Box::new(move |text| is_only && has_key_of(text, &record.value))
         }
         RecordPurpose::ReturnPath => Box::new(|target| same_host(target, &record.value)),
         RecordPurpose::Spf => {
-            found.retain(|text| begins_with_word(text, "v=spf1"));
-            Box::new(|text| names_host(text, host))
+            found.retain(|text| spf_record::is_claimed_by(text));
+            // Receivers ignore several records (RFC 7208 4.5).
+            let is_only = found.len() == 1;
+            Box::new(move |text| is_only && spf_record::passes(text, host))
         }
         RecordPurpose::Dmarc => {
             found.retain(|text| DmarcRecord::is_claimed_by(text));
-            Box::new(|_| true)
+            // They ignore several of these, too (RFC 9989 4.10).
+            let is_only = found.len() == 1;
+            Box::new(move |text| is_only && DmarcRecord::parse(text).is_some())
         }
     };
     let status = match found.as_slice() {
@@ -47,29 +54,18 @@ fn judge(record: &ExpectedRecord, mut found: Vec<String>, host: &str) -> (Record
     (status, found)
 }
 
-/// Returns the `p=` of a key record (RFC 6376 3.6.1), without white space.
-fn public_key(record: &str) -> Option<String> {
-    let tags = record.split(';').filter_map(|tag| tag.split_once('='));
-    let key = tags.into_iter().find(|(name, _)| name.trim() == "p").map(|(_, value)| value)?;
-    let key: String = key.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    // An empty value means that the key was revoked.
-    (!key.is_empty()).then_some(key)
+/// Returns whether receivers find the key of the record `wanted` in a key record, and may use it.
+fn has_key_of(record: &str, wanted: &str) -> bool {
+    [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256].into_iter().any(|algorithm| {
+        let key = |record| PublishedKey::read(record, algorithm).map(|key| key.bytes);
+        key(wanted).is_some_and(|wanted| key(record) == Some(wanted))
+    })
 }
 
 pub(super) fn begins_with_word(text: &str, word: &str) -> bool {
     let text = text.trim_start();
     let Some((head, rest)) = text.split_at_checked(word.len()) else { return false };
     head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
-}
-
-/// Returns whether an SPF record has a mechanism with our host name (RFC 7208 5).
-pub(super) fn names_host(record: &str, host: &str) -> bool {
-    record.split_ascii_whitespace().skip(1).any(|term| {
-        let Some((mechanism, target)) = term.split_once(':') else { return false };
-        let target = target.split('/').next().unwrap_or_default();
-        ["a", "+a", "include", "+include"].iter().any(|name| mechanism.eq_ignore_ascii_case(name))
-            && same_host(target, host)
-    })
 }
 
 fn same_host(found: &str, wanted: &str) -> bool {
@@ -94,11 +90,33 @@ mod tests {
     fn a_key_record_is_compared_by_its_key_regardless_of_spaces_and_order() {
         let value = "v=DKIM1; k=rsa; p=AbCd";
         let judged = |found: &[&str]| status(RecordPurpose::Dkim, value, found);
-        assert_eq!(judged(&["p=Ab Cd;k=rsa ; v=DKIM1"]), RecordStatus::Ok);
-        assert_eq!(judged(&["unrelated", "v=DKIM1; k=rsa; p=AbCd"]), RecordStatus::Ok);
+        for same in [" v = DKIM1;p=Ab Cd;k=rsa ; ", "p=AbCd", "v=DKIM1; p=AbCd; t=s; n=note; s=email; h=sha1:sha256"] {
+            assert_eq!(judged(&[same]), RecordStatus::Ok, "{same}");
+        }
+        assert_eq!(judged(&["unrelated", "v=DKIM1; k=rsa; p=AbCd"]), RecordStatus::Mismatch, "receivers choose one");
         assert_eq!(judged(&["v=DKIM1; k=rsa; p=abcd"]), RecordStatus::Mismatch);
         assert_eq!(judged(&["v=DKIM1; p="]), RecordStatus::Mismatch);
         assert_eq!(judged(&[]), RecordStatus::Missing);
+    }
+
+    #[test]
+    fn a_key_record_that_receivers_refuse_is_a_mismatch() {
+        for (value, refused) in [
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM1\\; k=rsa\\; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM2; k=rsa; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=dkim1; k=rsa; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "k=rsa; p=AbCd; v=DKIM1"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM1; k=ed25519; p=AbCd"),
+            ("v=DKIM1; k=ed25519; p=AbCd", "v=DKIM1; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM1; k=rsa; s=tlsrpt; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM1; k=rsa; h=sha1; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM1; k=rsa; t=y; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM1; k=rsa; p=AbCd; p=AbCd"),
+            ("v=DKIM1; k=rsa; p=AbCd", "v=DKIM1 k=rsa p=AbCd"),
+        ] {
+            assert_eq!(status(RecordPurpose::Dkim, value, &[refused]), RecordStatus::Mismatch, "{refused}");
+        }
+        assert_eq!(status(RecordPurpose::Dkim, "v=DKIM1; k=ed25519; p=AbCd", &["k=ed25519; p=AbCd"]), RecordStatus::Ok);
     }
 
     #[test]
@@ -110,6 +128,12 @@ mod tests {
         assert_eq!(spf(&["google-site-verification=x"]), RecordStatus::Missing);
         let dmarc = |found: &[&str]| status(RecordPurpose::Dmarc, "v=DMARC1; p=none", found);
         assert_eq!(dmarc(&["v=DMARC1;p=reject"]), RecordStatus::Ok);
-        assert_eq!(dmarc(&["v=DMARC12"]), RecordStatus::Missing);
+        for discarded in ["v=DMARC12", "v=dmarc1; p=none"] {
+            assert_eq!(dmarc(&[discarded]), RecordStatus::Missing, "{discarded}");
+        }
+        for ignored in [&["v=DMARC1; p=none", "v=DMARC1; p=reject"][..], &["v=DMARC1; p=none; p=reject"]] {
+            assert_eq!(dmarc(ignored), RecordStatus::Mismatch, "{ignored:?}");
+        }
+        assert_eq!(spf(&["v=spf1 a:mail.example.com -all", "v=spf1 -all"]), RecordStatus::Mismatch);
     }
 }

@@ -226,7 +226,7 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
     }
     let passed = grouped(messages.saturating_sub(all.failed));
     let figures = format!("{passed} of {of} messages passed in reports of {days} days");
-    match effective_policy(published) {
+    match published.effective_policy() {
         DmarcPolicy::None => Advice::new(Action::Quarantine, format!("{figures}, and none are protected yet."))
             .with_record(theirs.with_policy(DmarcPolicy::Quarantine)),
         DmarcPolicy::Quarantine if evidence.quarantine_days < DAYS_MIN => {
@@ -239,15 +239,6 @@ fn by_reports(evidence: &Evidence, published: &PublishedRecord, theirs: DmarcRec
             Advice::new(Action::Reject, reason).with_record(theirs.with_policy(DmarcPolicy::Reject))
         }
         DmarcPolicy::Reject => Advice::new(Action::Keep, format!("{figures}, and receivers reject failing mail.")),
-    }
-}
-
-/// Returns the policy that receivers apply. In test mode it is the next milder one (RFC 9989 4.7, `t`).
-fn effective_policy(published: &PublishedRecord) -> DmarcPolicy {
-    match published.policy {
-        DmarcPolicy::Reject if published.record.is_testing() => DmarcPolicy::Quarantine,
-        DmarcPolicy::Quarantine if published.record.is_testing() => DmarcPolicy::None,
-        policy => policy,
     }
 }
 

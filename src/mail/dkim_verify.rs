@@ -104,6 +104,25 @@ impl UnverifiedSignature {
 
     /// Returns the public key of a record, if it may be used for this signature.
     fn usable_key(&self, record: &str) -> Option<Vec<u8>> {
+        let key = PublishedKey::read(record, self.algorithm)?;
+        let is_usable = !(key.is_for_domain_only && self.has_subdomain_identity);
+        is_usable.then_some(key.bytes)
+    }
+}
+
+/// The key in a key record (RFC 6376 3.6.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedKey {
+    /// The public key.
+    pub bytes: Vec<u8>,
+    /// Whether it may not be used for subdomains (the flag `s`).
+    is_for_domain_only: bool,
+}
+
+impl PublishedKey {
+    /// Reads a key record as a strict verifier does. `None` if it is malformed, revoked, in testing mode, or not for
+    /// signatures of mail with this algorithm.
+    pub fn read(record: &str, algorithm: DkimAlgorithm) -> Option<Self> {
         let tags = tags(record)?;
         let is = |name: &str, default: &str, wanted: &str| tags.get(name).map_or(default, String::as_str) == wanted;
         let lists = |name: &str, wanted: &[&str]| {
@@ -111,18 +130,20 @@ impl UnverifiedSignature {
         };
         let flags = tags.get("t").map_or("", String::as_str);
         let has_flag = |flag: &str| flags.split(':').any(|entry| entry.trim() == flag);
-        let kind = match self.algorithm {
+        let kind = match algorithm {
             DkimAlgorithm::RsaSha256 => "rsa",
             DkimAlgorithm::Ed25519Sha256 => "ed25519",
         };
+        let begins_with_version = record.trim_start().split('=').next().is_some_and(|name| name.trim() == "v");
         let is_usable = is("v", "DKIM1", "DKIM1")
+            && (begins_with_version || !tags.contains_key("v"))
             && is("k", "rsa", kind)
             && lists("h", &["sha256"])
             && lists("s", &["*", "email"])
-            && !has_flag("y")
-            && !(has_flag("s") && self.has_subdomain_identity);
-        let key = STANDARD.decode(without_space(tags.get("p").filter(|_| is_usable)?)).ok()?;
-        (!key.is_empty() && key.len() <= RSA_KEY_BYTES_MAX).then_some(key)
+            && !has_flag("y");
+        let bytes = STANDARD.decode(without_space(tags.get("p").filter(|_| is_usable)?)).ok()?;
+        let is_key = !bytes.is_empty() && bytes.len() <= RSA_KEY_BYTES_MAX;
+        is_key.then(|| Self { bytes, is_for_domain_only: has_flag("s") })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::components::Badge;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
+use crate::domain::spf_record::faulty_term;
 use crate::engine::domains::{ExpectedRecord, RecordType, expected_records, finding_of};
 use crate::engine::settings::Settings;
 use crate::store::op::domain::dkim_name;
@@ -158,13 +159,20 @@ fn advice(record: &ExpectedRecord, status: RecordStatus, found: &[String]) -> St
         (RecordStatus::Ok | RecordStatus::Unchecked, _) => String::new(),
         (RecordStatus::Missing, _) => "Not published or not propagated (up to an hour).".to_owned(),
         (RecordStatus::Mismatch, RecordPurpose::Spf) => match found {
-            [one] => format!("Merge into one SPF record: {}", joined_spf(one, &record.value)),
+            [one] => match faulty_term(one) {
+                Some(term) => format!("Receivers ignore the record, because the term {term} is an error."),
+                None => format!("Merge into one SPF record: {}", joined_spf(one, &record.value)),
+            },
             _ => "Several SPF records: keep one.".to_owned(),
         },
+        (RecordStatus::Mismatch, RecordPurpose::Dkim) if found.len() > 1 => {
+            "Several records: keep this one.".to_owned()
+        }
         (RecordStatus::Mismatch, RecordPurpose::Dkim) => "Different key; maybe cut off. Replace it.".to_owned(),
         (RecordStatus::Mismatch, RecordPurpose::ReturnPath) => {
             "Points elsewhere; set the value shown, no proxy.".to_owned()
         }
+        (RecordStatus::Mismatch, RecordPurpose::Dmarc) if found.len() > 1 => "Several records: keep one.".to_owned(),
         (RecordStatus::Mismatch, RecordPurpose::Dmarc) => "Invalid; replace it.".to_owned(),
     }
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::Judgement;
-use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_walk::{Discovery, PublishedRecord};
+use crate::domain::spf_record;
 
 /// Maximum number of DNS lookups of an SPF record (RFC 7208 4.6.4).
 const SPF_LOOKUPS_MAX: u32 = 10;
@@ -35,6 +35,10 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
             );
         }
     };
+    if let Some(term) = spf_record::faulty_term(record) {
+        let seen = format!("The term {term:?} is an error, so receivers ignore the record: {record}");
+        return Judgement::fail(seen, "Correct the term, or remove it.");
+    }
     match lookups {
         Some(lookups) if *lookups > SPF_LOOKUPS_MAX => Judgement::fail(
             format!("The record takes {lookups} DNS look-ups. Receivers stop at {SPF_LOOKUPS_MAX}: {record}"),
@@ -79,6 +83,12 @@ pub fn dkim(key: RecordFacts<'_>) -> Judgement {
 pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
     match found {
         Discovery::Unknown => not_looked_up("The DMARC record"),
+        Discovery::Absent | Discovery::Published(PublishedRecord { is_inherited: true, .. }) if own > 1 => {
+            Judgement::fail(
+                format!("There are {own} DMARC records, so receivers ignore all of them."),
+                "Keep only one.",
+            )
+        }
         Discovery::Published(PublishedRecord { text, at, is_inherited: true, .. }) => {
             Judgement::pass(format!("It inherits the record at {at}: {text}"))
         }
@@ -87,10 +97,6 @@ pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
             format!("The record is invalid, so receivers ignore it: {text}"),
             format!("Replace it with: {wanted}"),
         ),
-        Discovery::Absent if own > 1 => Judgement::fail(
-            format!("There are {own} DMARC records, so receivers ignore all of them."),
-            "Keep only one.",
-        ),
         Discovery::Absent => Judgement::fail(
             "There is no DMARC record for the domain or a parent domain.",
             format!("Publish this TXT record at _dmarc: {wanted}"),
@@ -98,10 +104,20 @@ pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
     }
 }
 
-/// Judges whether DKIM and SPF align with the From domain.
-pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>) -> Judgement {
+/// Judges whether DKIM and SPF align with the From domain. The return path is a subdomain, so it does not align if the
+/// DMARC record asks for exactly the From domain.
+pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>, dmarc: &Discovery) -> Judgement {
     let publish = |name: &str| format!("Publish the record at {name} that the domain's page shows.");
+    let is_strict = matches!(dmarc, Discovery::Published(published) if published.record.is_spf_strict());
     match (dkim.seen, return_path.seen) {
+        (Some(true), Some(true)) if is_strict => Judgement::warn(
+            "Only DKIM aligns: the DMARC record has aspf=s, and the return path is a subdomain of this domain.",
+            "Remove aspf=s from the DMARC record.",
+        ),
+        (Some(false), Some(true)) if is_strict => Judgement::fail(
+            "The DKIM key is missing, and the return path does not align because the DMARC record has aspf=s.",
+            publish(dkim.name),
+        ),
         (Some(true), Some(true)) => Judgement::pass("The DKIM key and the return path are published, and both align."),
         (Some(true), Some(false)) => {
             Judgement::warn("Only DKIM aligns: the return path is not under this domain.", publish(return_path.name))
@@ -221,14 +237,14 @@ pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
         );
     }
     let is_enforced = match dmarc {
-        Discovery::Published(published) => published.policy != DmarcPolicy::None,
+        Discovery::Published(published) => published.is_enforced(),
         Discovery::Unknown => return not_looked_up("The DMARC record"),
         Discovery::Absent | Discovery::Invalid(_) => false,
     };
     if !is_enforced {
         return Judgement::fail(
             "The DMARC policy is not enforced, so no receiver shows the logo.",
-            "Publish p=quarantine or p=reject, once the reports allow it.",
+            "Publish p=quarantine or p=reject without t=y and pct, once the reports allow it.",
         );
     }
     match tag(record, "a") {
@@ -281,6 +297,7 @@ mod tests {
             (&["v=spf1 a:mail.example.com -all"][..], true, Some(10), Pass),
             (&["v=spf1 a:mail.example.com -all"], true, None, Pass),
             (&["v=spf1 mx -all"], false, Some(1), Warn),
+            (&["v=spf1 mx foo:bar -all"], false, Some(1), Fail),
             (&["v=spf1 mx -all"], false, None, Warn),
             (&["v=spf1 a:mail.example.com -all"], true, Some(11), Fail),
             (&["v=spf1 mx -all", "v=spf1 a:mail.example.com -all"], true, None, Fail),
@@ -293,10 +310,14 @@ mod tests {
     #[test]
     fn alignment_passes_with_both_dkim_and_return_path_and_fails_without_either() {
         let record = |seen| RecordFacts { seen, name: "x.example.com" };
-        let judged = |dkim, path| alignment(record(dkim), record(path)).status;
+        let relaxed = published("v=DMARC1; p=none; aspf=r");
+        let judged = |dkim, path| alignment(record(dkim), record(path), &relaxed).status;
         let (yes, no) = (Some(true), Some(false));
         assert_eq!([judged(yes, yes), judged(yes, no), judged(no, yes), judged(no, no)], [Pass, Warn, Warn, Fail]);
         assert_eq!([judged(None, yes), judged(no, None)], [Unknown, Unknown]);
+        let strict = published("v=DMARC1; p=none; aspf=s");
+        let strict = |dkim, path| alignment(record(dkim), record(path), &strict).status;
+        assert_eq!([strict(yes, yes), strict(yes, no), strict(no, yes), strict(no, no)], [Warn, Warn, Fail, Fail]);
         assert_eq!([yes, no, None].map(|seen| dkim(record(seen)).status), [Pass, Fail, Unknown]);
     }
 
@@ -315,6 +336,9 @@ mod tests {
         }
         assert_eq!(dmarc_reports(&published("v=DMARC1; p=none"), false, None).status, Warn);
         assert!(dmarc(&Discovery::Absent, 2, "w").seen.contains("2 DMARC records"));
+        let Discovery::Published(of_parent) = published("v=DMARC1; p=none") else { panic!("it is published") };
+        let of_parent = Discovery::Published(PublishedRecord { is_inherited: true, ..of_parent });
+        assert_eq!([0, 2].map(|own| dmarc(&of_parent, own, "w").status), [Pass, Fail]);
     }
 
     #[test]
@@ -357,6 +381,9 @@ mod tests {
             ("v=BIMI1; l=http://x.example/l.svg", enforced, Fail),
             ("v=BIMI1; l=; a=;", enforced, Fail),
             ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=none", Fail),
+            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=quarantine; t=y", Fail),
+            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=quarantine; pct=0", Fail),
+            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=reject; pct=50", Pass),
         ] {
             assert_eq!(judged(record, policy), expected, "{record} {policy}");
         }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::alert;
+use super::domain::dkim_name;
+use super::{alert, dkim};
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
-use crate::domain::sending_domain::{DkimState, DomainStatus, RecordPurpose, RecordStatus};
+use crate::domain::sending_domain::{DkimState, DomainStatus, RecordPurpose};
 use crate::store::error::StoreError;
-use crate::store::row::domain::DomainRow;
+use crate::store::row::domain::{DomainRow, Finding};
 use crate::store::tables::Tables;
 
 /// Time before a rotation by which the records of the next keys must be visible.
@@ -60,7 +61,7 @@ pub(super) fn looked_at(
 ) -> Result<(), StoreError> {
     let mut names: Vec<_> = row.lost.iter().map(|purpose| described(row, *purpose)).collect();
     let is_soon = row.rotation.next_at.is_some_and(|at| at <= tables.now() + STANDBY_BEFORE);
-    if is_soon && !row.dkim.iter().any(|key| key.state == DkimState::Standby) {
+    if is_soon && !is_next_seen(row) {
         names.push("DKIM of the keys that are to sign next".to_owned());
     }
     if names.is_empty() {
@@ -72,14 +73,26 @@ pub(super) fn looked_at(
     alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
 }
 
+/// Whether the RSA record of the keys that are to sign next was seen at the last look-up that succeeded.
+fn is_next_seen(row: &DomainRow) -> bool {
+    let Some(key) = dkim::further(&row.dkim).filter(|key| key.state == DkimState::Standby) else { return false };
+    let name = dkim_name(row, &key.selector);
+    let finding = row.findings.iter().find(|finding| finding.name == name);
+    finding.and_then(Finding::is_effective) != Some(false)
+}
+
 /// Names a lost record. If there is one, adds the reason why receivers ignore it.
 fn described(row: &DomainRow, purpose: RecordPurpose) -> String {
-    let finding = row.findings.iter().find(|finding| finding.purpose == purpose && finding.status == RecordStatus::Ok);
+    let finding = row.findings.iter().find(|finding| finding.purpose == purpose);
     let name = shown(purpose);
-    match finding.map(|finding| finding.found.len()) {
-        None => name.to_owned(),
-        Some(1) => format!("{name} (invalid)"),
-        Some(several) => format!("{name} ({several} records, so receivers ignore all of them)"),
+    match (purpose, finding.map_or(0, |finding| finding.found.len())) {
+        (RecordPurpose::Dmarc, 1) => format!("{name} (invalid)"),
+        (RecordPurpose::Spf | RecordPurpose::Dmarc, several @ 2..) => {
+            format!("{name} ({several} records, so receivers ignore all of them)")
+        }
+        (RecordPurpose::Spf | RecordPurpose::Dmarc | RecordPurpose::ReturnPath | RecordPurpose::Dkim, _) => {
+            name.to_owned()
+        }
     }
 }
 
@@ -107,14 +120,18 @@ pub(super) fn removed(tables: &mut Tables<'_>, account: AccountId, domain: Domai
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::secret::Sealed;
+    use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
+    use crate::domain::sending_domain::{DkimAlgorithm, RecordStatus};
     use crate::domain::stream::Stream;
     use crate::store::op::domain::RecordDomainCheck;
     use crate::store::read::Read as _;
     use crate::store::row::alert::AlertRow;
-    use crate::store::row::domain::{DnsFacts, Finding};
+    use crate::store::row::domain::{DkimKeyRow, DnsFacts};
     use crate::store::schema;
     use crate::store::testing::TestStore;
+    use crate::store::testing::domain_row;
 
     fn look(test: &TestStore, account: AccountId, domain: DomainId, spf: RecordStatus) {
         let found = if spf == RecordStatus::Ok { vec!["v=spf1 mx -all".to_owned()] } else { Vec::new() };
@@ -165,5 +182,35 @@ mod tests {
         test.pass(Duration::from_secs(1));
         look(&test, account, domain, RecordStatus::Ok);
         assert_eq!(open(&test, account).len(), 1);
+    }
+
+    #[test]
+    fn the_next_rsa_key_counts_as_seen_only_by_its_last_look_up() {
+        let key = |number: u32, algorithm, state| DkimKeyRow {
+            selector: format!("pr-x-{}{number}", if algorithm == DkimAlgorithm::RsaSha256 { 'r' } else { 'e' }),
+            algorithm,
+            state,
+            created_at: Timestamp::ZERO,
+            retired_at: None,
+            record: String::new(),
+            private_key: Sealed(Vec::new()),
+        };
+        let is_seen = |rsa, ed25519, status| {
+            let mut row = domain_row("example.com", Stream::Transactional, DomainStatus::Verified);
+            row.dkim = vec![
+                key(1, DkimAlgorithm::RsaSha256, DkimState::Active),
+                key(2, DkimAlgorithm::RsaSha256, rsa),
+                key(2, DkimAlgorithm::Ed25519Sha256, ed25519),
+            ];
+            let name = dkim_name(&row, "pr-x-r2");
+            row.findings = vec![Finding { purpose: RecordPurpose::Dkim, name, status, found: Vec::new() }];
+            is_next_seen(&row)
+        };
+        use DkimState::{Pending, Standby};
+        assert!(is_seen(Standby, Pending, RecordStatus::Ok));
+        assert!(is_seen(Standby, Standby, RecordStatus::Unchecked), "a failed look-up proves nothing");
+        assert!(!is_seen(Pending, Standby, RecordStatus::Missing), "only the Ed25519 record is published");
+        assert!(!is_seen(Standby, Standby, RecordStatus::Missing), "the record was removed again");
+        assert!(!is_seen(Standby, Standby, RecordStatus::Mismatch));
     }
 }

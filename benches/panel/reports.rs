@@ -64,6 +64,7 @@ fn source(number: u32) -> Outcome<SourceCounts> {
     let domain: DomainName = "example.test".parse()?;
     Ok(SourceCounts {
         network: SourceNetwork::V4([20 + a, b, c]),
+        is_own: false,
         counts,
         has_own_signature: false,
         dkim_domains: vec![(domain.clone(), 1)],

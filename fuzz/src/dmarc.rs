@@ -2,6 +2,7 @@
 //! deterministic.
 
 use postrider::base::time::Timestamp;
+use postrider::domain::dmarc_source::SourceNetwork;
 use postrider::domain::hostname::DomainName;
 use postrider::mail::dmarc::{
     AggregateReport, COUNT_MAX, NETWORKS_MAX, OwnDomains, PARTS_MAX, ROWS_MAX, SIGNERS_MAX, TEXT_BYTES_MAX, Unreadable,
@@ -25,6 +26,10 @@ impl OwnDomains for Names {
 
     fn has_selector(&self, _: usize, selector: &str) -> bool {
         selector.starts_with("pr-")
+    }
+
+    fn is_own_network(&mut self, _: usize, _: SourceNetwork) -> bool {
+        false
     }
 }
 

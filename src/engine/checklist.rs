@@ -41,7 +41,7 @@ impl Engine {
         let reputation = self.reputation(account)?;
         let sources =
             self.reverse_dns.names(&self.resolver, &self.settings.direct_relays, self.clock.monotonic()).await;
-        let records = Records::of(self, row)?;
+        let records = Records::of(self, account, row)?;
         let stream = reputation.of(row.stream);
         let [_, (_, counts)] = &stream.windows;
         let judge = |item| match item {
@@ -128,7 +128,7 @@ struct Records<'r> {
 }
 
 impl<'r> Records<'r> {
-    fn of(engine: &'r Engine, row: &'r DomainRow) -> Result<Self, StoreError> {
+    fn of(engine: &'r Engine, account: AccountId, row: &'r DomainRow) -> Result<Self, StoreError> {
         let expected = expected_records(row, &engine.settings);
         let record = |purpose| expected.iter().find(|record| record.purpose == purpose);
         let finding = |purpose| record(purpose).and_then(|record| finding_of(row, record));
@@ -145,7 +145,7 @@ impl<'r> Records<'r> {
         if let Discovery::Published(published) = &dmarc {
             let snapshot = engine.store.snapshot()?;
             for address in published.record.report_addresses() {
-                reports_to_us |= engine.takes_reports(&snapshot, &address)?;
+                reports_to_us |= engine.takes_reports(&snapshot, (account, &row.name), &address)?;
             }
         }
         Ok(Self {

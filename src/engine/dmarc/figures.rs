@@ -11,12 +11,13 @@ use crate::domain::dmarc_walk::Discovery;
 use crate::domain::hostname::DomainName;
 use crate::machine::dmarc_advice::{Advice, SourceFigures};
 use crate::store::error::StoreError;
-use crate::store::op::dmarc::{SIGNERS_SHOWN, reporters, scan_days};
+use crate::store::op::dmarc::{ReporterDays, SIGNERS_SHOWN, reporters, scan_days};
 use crate::store::read::Read;
-use crate::store::row::dmarc::{DmarcSourceRow, DmarcSourceSums};
-use crate::store::schema::dmarc::{ReporterKey, dmarc_source};
+use crate::store::row::dmarc::{DmarcReporterRow, DmarcSourceRow};
+use crate::store::schema::dmarc::{ReporterKey, dmarc_reporter, dmarc_source};
 
-/// Maximum number of networks counted separately in one range, so that a year of attacks uses bounded memory.
+/// Maximum number of networks counted separately in one range, besides the domain's own, so that a year of attacks uses
+/// bounded memory.
 const NETWORKS_MAX: usize = 20_000;
 
 /// Days, counted from the epoch.
@@ -70,6 +71,8 @@ pub struct Overview {
 pub struct Reporter {
     /// Name that the reporter gives itself.
     pub name: String,
+    /// The domain that signs its reports, without subdomains; `None` for reporters that are counted together.
+    pub signed_by: Option<String>,
     /// Its reports.
     pub reports: u64,
     /// The number of messages in them.
@@ -140,13 +143,10 @@ impl Figures {
         range: Range,
         (own, sums): (&HashSet<SourceNetwork>, &DmarcSums),
     ) -> Result<Self, StoreError> {
-        let mut known: HashMap<ReporterKey, Reporter> = reporters(read, of.0, of.1)?
-            .into_iter()
-            .map(|(key, row)| (key, Reporter { name: row.name, reports: 0, messages: 0, is_ignored: row.is_ignored }))
-            .collect();
         let mut sources: HashMap<SourceNetwork, SourceSums> = HashMap::new();
         let mut days: BTreeMap<u32, DmarcCounts> = BTreeMap::new();
         let reporting = scan_days(read, of, range.half_open())?;
+        let mut known = reporters_of(read, of, &reporting)?;
         for stretch in sums.stretches(read, of, range, &reporting)? {
             for (day, reporter, counts) in &stretch.days {
                 let reporter = known.get_mut(reporter);
@@ -160,7 +160,12 @@ impl Figures {
             }
             let is_ignored = |reporter| known.get(reporter).is_some_and(|reporter| reporter.is_ignored);
             for more in stretch.sources.iter().filter(|sums| !is_ignored(&sums.reporter)) {
-                add(&mut sources, more);
+                let network = match sources.len() < NETWORKS_MAX || sources.contains_key(&more.network) {
+                    true => more.network,
+                    false if is_own(read, of, more.network, own)? => more.network,
+                    false => SourceNetwork::Other,
+                };
+                sources.entry(network).or_insert_with(|| SourceSums::since(more.first_day)).merge(more);
             }
         }
         let (mut reports, mut reported) = (0, BTreeMap::new());
@@ -191,7 +196,8 @@ impl Figures {
             known.into_values().filter(|reporter| reporter.reports > 0 || reporter.is_ignored).collect();
         reporters.sort_by(|one, other| {
             let order = |reporter: &Reporter| (reporter.is_ignored, std::cmp::Reverse(reporter.messages));
-            order(one).cmp(&order(other)).then_with(|| one.name.cmp(&other.name))
+            let name = |reporter: &Reporter| (reporter.name.clone(), reporter.signed_by.clone());
+            order(one).cmp(&order(other)).then_with(|| name(one).cmp(&name(other)))
         });
         Ok(Self { counts, days, reported, reports, reporters, sources, own: own.clone() })
     }
@@ -251,11 +257,42 @@ impl Figures {
     }
 }
 
-fn add(sources: &mut HashMap<SourceNetwork, SourceSums>, more: &DmarcSourceSums) {
-    let network = more.network;
-    let is_full = sources.len() >= NETWORKS_MAX && !sources.contains_key(&network);
-    let network = if is_full { SourceNetwork::Other } else { network };
-    sources.entry(network).or_insert_with(|| SourceSums::since(more.first_day)).merge(more);
+/// Returns the reporters of a domain, including each reporter of these days.
+fn reporters_of(
+    read: &impl Read,
+    of: (AccountId, DomainId),
+    days: &[ReporterDays],
+) -> Result<HashMap<ReporterKey, Reporter>, StoreError> {
+    let mut known: HashMap<ReporterKey, Reporter> =
+        reporters(read, of.0, of.1)?.into_iter().map(|(key, row)| (key, Reporter::from(row))).collect();
+    for key in days.iter().flat_map(|day| &day.reporters).map(|seen| seen.reporter) {
+        if !known.contains_key(&key)
+            && let Some(row) = read.sound_row::<DmarcReporterRow>(&dmarc_reporter(of.0, of.1, key))?
+        {
+            known.insert(key, row.into());
+        }
+    }
+    Ok(known)
+}
+
+impl From<DmarcReporterRow> for Reporter {
+    fn from(DmarcReporterRow { name, signer, is_ignored, .. }: DmarcReporterRow) -> Self {
+        Self { name, signed_by: signer, reports: 0, messages: 0, is_ignored }
+    }
+}
+
+/// Returns whether a network is this service's own, or marked as the account's own.
+fn is_own(
+    read: &impl Read,
+    (account, domain): (AccountId, DomainId),
+    network: SourceNetwork,
+    own: &HashSet<SourceNetwork>,
+) -> Result<bool, StoreError> {
+    if own.contains(&network) {
+        return Ok(true);
+    }
+    let row = read.sound_row::<DmarcSourceRow>(&dmarc_source(account, domain, network))?;
+    Ok(row.is_some_and(|row| row.is_mine == Some(true)))
 }
 
 fn most_frequent(mut signers: Vec<(DomainName, u64)>) -> Vec<DomainName> {

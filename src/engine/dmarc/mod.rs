@@ -70,10 +70,11 @@ impl Engine {
         let figures = Figures::read(&snapshot, of, range, (own, &self.dmarc_sums))?;
         let published = dmarc_record_of(&row);
         let advice = if days == dmarc_advice::DAYS {
-            self.advice(&snapshot, &row, &published, &figures)?
+            self.advice(&snapshot, (account, &row), &published, &figures)?
         } else {
             let range = Range::of_last(today, dmarc_advice::DAYS);
-            self.advice(&snapshot, &row, &published, &Figures::read(&snapshot, of, range, (own, &self.dmarc_sums))?)?
+            let figures = Figures::read(&snapshot, of, range, (own, &self.dmarc_sums))?;
+            self.advice(&snapshot, (account, &row), &published, &figures)?
         };
         self.keep_dmarc_sums(today);
         Ok(Some(figures.into_overview(row.name, range, published, advice)))
@@ -82,7 +83,7 @@ impl Engine {
     fn advice(
         &self,
         read: &impl Read,
-        row: &DomainRow,
+        (account, row): (AccountId, &DomainRow),
         published: &Discovery,
         figures: &Figures,
     ) -> Result<dmarc_advice::Advice, StoreError> {
@@ -92,7 +93,7 @@ impl Engine {
         };
         let mut reports_to_us = false;
         for address in &addresses {
-            reports_to_us |= self.takes_reports(read, address)?;
+            reports_to_us |= self.takes_reports(read, (account, &row.name), address)?;
         }
         Ok(dmarc_advice::advise(&Evidence {
             published: published.clone(),
@@ -106,11 +107,17 @@ impl Engine {
         }))
     }
 
-    /// Returns whether reports to an address are received here.
+    /// Returns whether reports about `domain` to an address arrive here. Below `rp.` of an unrelated domain they do
+    /// not: reporters ask that name for a permission (RFC 9990 4), which a CNAME can't have.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub fn takes_reports(&self, read: &impl Read, address: &Address) -> Result<bool, StoreError> {
+    pub fn takes_reports(
+        &self,
+        read: &impl Read,
+        (account, domain): (AccountId, &DomainName),
+        address: &Address,
+    ) -> Result<bool, StoreError> {
         if !self.settings.receives_mail || !address.local().eq_ignore_ascii_case(MAILBOX) {
             return Ok(false);
         }
@@ -118,7 +125,11 @@ impl Engine {
         if host == self.settings.bounce_host {
             return Ok(true);
         }
-        host.strip_prefix("rp.").map_or(Ok(false), |name| read.has(Table::DomainOwners, name.as_bytes()))
+        let Some(name) = host.strip_prefix("rp.") else { return Ok(false) };
+        let Ok(name) = name.parse::<DomainName>() else { return Ok(false) };
+        let Some(owner) = read.get(Table::DomainOwners, name.as_str().as_bytes())? else { return Ok(false) };
+        let is_nested = name.is_same_or_below(domain) || domain.is_same_or_below(&name);
+        Ok(is_nested || owner.starts_with(account.as_bytes()) && name.registrable() == domain.registrable())
     }
 
     /// Counts messages by result in the reports of the `days` UTC days that end with `last`. Only the domain's own
@@ -190,8 +201,8 @@ impl Engine {
         source.ok_or(OpError::Refused(DmarcRefusal::NotFound))
     }
 
-    /// Excludes a reporter from a domain's counts, or includes it again. Returns it with its figures of the last 30
-    /// days.
+    /// Excludes the reporters with a name from a domain's counts, or includes them again: all of them, or the one whose
+    /// reports this domain signs. Returns their figures of the last 30 days.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -199,17 +210,24 @@ impl Engine {
         self: &Arc<Self>,
         on: impl Into<Behalf>,
         domain: DomainId,
-        name: String,
+        (name, signed_by): (String, Option<String>),
         is_ignored: bool,
     ) -> Result<Reporter, OpError<DmarcRefusal>> {
         let on = on.into();
         let account = on.account;
-        let op = IgnoreDmarcReporter { account, domain, name: name.clone(), is_ignored, limit: on.stream };
+        let signer = signed_by.clone();
+        let op = IgnoreDmarcReporter { account, domain, name: name.clone(), signer, is_ignored, limit: on.stream };
         self.commit_on(on, op).await?;
         let overview = self.dmarc_overview(account, domain, dmarc_advice::DAYS).await.map_err(OpError::Failed)?;
         let overview = overview.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
-        let found = overview.reporters.into_iter().find(|reporter| reporter.name == name);
-        Ok(found.unwrap_or(Reporter { name, reports: 0, messages: 0, is_ignored }))
+        let mut all = Reporter { name, signed_by, reports: 0, messages: 0, is_ignored };
+        for one in overview.reporters {
+            if one.name == all.name && (all.signed_by.is_none() || one.signed_by == all.signed_by) {
+                all.reports += one.reports;
+                all.messages = all.messages.saturating_add(one.messages);
+            }
+        }
+        Ok(all)
     }
 
     /// Returns a page of a domain's reports, last received first.

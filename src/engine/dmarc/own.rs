@@ -16,6 +16,16 @@ const LOOKUPS: Duration = Duration::from_secs(5);
 pub(in crate::engine) struct OwnNetworks(Mutex<BTreeMap<String, HashSet<SourceNetwork>>>);
 
 impl Engine {
+    /// Returns the networks that this service sends from, by the last lookup of each name. Names are looked up only if
+    /// one of them never was: every report calls this.
+    pub(in crate::engine) async fn known_own_networks(&self) -> HashSet<SourceNetwork> {
+        let is_complete = {
+            let known = self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner);
+            self.settings.egress.names.iter().all(|name| known.contains_key(name))
+        };
+        if is_complete { self.own_networks_so_far() } else { self.own_networks().await }
+    }
+
     /// Returns the networks that this service sends from.
     pub(in crate::engine) async fn own_networks(&self) -> HashSet<SourceNetwork> {
         let lookups = async {
@@ -31,6 +41,10 @@ impl Engine {
         };
         // Without an answer in time, the earlier result stays.
         let _ = tokio::time::timeout(LOOKUPS, lookups).await;
+        self.own_networks_so_far()
+    }
+
+    fn own_networks_so_far(&self) -> HashSet<SourceNetwork> {
         let known = self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_names = known.values().flatten().copied();
         of_names.chain(self.settings.egress.addresses.iter().copied().map(SourceNetwork::of)).collect()

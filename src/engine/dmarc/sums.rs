@@ -273,6 +273,7 @@ mod tests {
         counts.add(Evaluation { disposition: DmarcPolicy::None, dkim: true, spf: false }, 3);
         let network = |number| SourceCounts {
             network: SourceNetwork::V4([192, 0, number]),
+            is_own: false,
             counts,
             has_own_signature: number == 1,
             dkim_domains: vec![("example.com".parse().unwrap(), 3)],

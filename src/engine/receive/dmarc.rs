@@ -1,14 +1,14 @@
 //! DMARC aggregate reports received by mail: parsed, authenticated by the signature of their From domain, and recorded
 //! for each of our domains that they cover.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Receiver;
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::base::meter::Counter;
 use crate::base::time::Timestamp;
-use crate::domain::dmarc_source::DmarcCounts;
+use crate::domain::dmarc_source::{DmarcCounts, SourceNetwork};
 use crate::domain::hostname::DomainName;
 use crate::engine::dkim::is_selector_of;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
@@ -16,8 +16,9 @@ use crate::mail::dmarc::{self, AggregateReport, OwnDomains, Part, Unreadable};
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::dmarc::{RecordDmarcReport, Recorded, SourceCounts};
 use crate::store::read::Read as _;
-use crate::store::row::dmarc::DmarcReportRow;
+use crate::store::row::dmarc::{DmarcReportRow, DmarcSourceRow};
 use crate::store::schema::Table;
+use crate::store::schema::dmarc::dmarc_source;
 use crate::store::snapshot::Snapshot;
 
 /// Result of processing a report.
@@ -85,6 +86,8 @@ impl DmarcTally {
 struct ReadReports {
     reports: Result<Vec<AggregateReport>, Unreadable>,
     domains: Vec<OwnDomain>,
+    /// Networks that this service sends from.
+    own: HashSet<SourceNetwork>,
     from_domain: Option<DomainName>,
     signatures: Vec<UnverifiedSignature>,
 }
@@ -122,16 +125,20 @@ impl Receiver {
     async fn read_dmarc(&self, message: Vec<u8>) -> Result<ReadReports, StoreError> {
         let permit = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
+        let own = self.engine.known_own_networks().await;
         let snapshot = self.engine.store.snapshot()?;
         let reading = move || {
             // Parsing continues after the connection has ended, so the work owns the permit.
             let _permit = permit;
-            let mut names = Names::new(snapshot);
+            let mut names = Names::new(snapshot, own);
             let reports = dmarc::read(&message, now, &mut names);
             let from_domain = dkim_verify::author_domain(&message);
             let is_known = reports.as_ref().is_ok_and(|reports| reports.iter().any(|report| !report.parts.is_empty()));
             let signatures = if is_known { dkim_verify::aligned_signatures(&message, now) } else { Vec::new() };
-            names.failure.map_or(Ok(ReadReports { reports, domains: names.domains, from_domain, signatures }), Err)
+            names.failure.map_or(
+                Ok(ReadReports { reports, own: names.own, domains: names.domains, from_domain, signatures }),
+                Err,
+            )
         };
         self.engine.settings.executor.run(reading).await.map_err(|_| StoreError::Panicked)?
     }
@@ -155,7 +162,7 @@ impl Receiver {
         let mut result = DmarcResult::UnknownDomain;
         for part in &report.parts {
             let Some(of) = reading.domains.get(part.domain) else { continue };
-            let op = operation(of, reading.from_domain.as_ref(), report, part, signer);
+            let op = operation(of, reading, report, part, signer);
             match self.engine.store.commit(op).await {
                 Ok(recorded) => result = result.max(recorded.into()),
                 // The domain was removed meanwhile.
@@ -169,7 +176,7 @@ impl Receiver {
 
 fn operation(
     of: &OwnDomain,
-    from_domain: Option<&DomainName>,
+    reading: &ReadReports,
     report: &AggregateReport,
     part: &Part,
     signer: Option<&DomainName>,
@@ -178,7 +185,7 @@ fn operation(
     part.sources.iter().for_each(|(_, source)| counts.merge(&source.counts));
     let row = DmarcReportRow {
         reporter: report.reporter.clone(),
-        from_domain: from_domain.cloned(),
+        from_domain: reading.from_domain.clone(),
         report_id: report.report_id.clone(),
         policy_domain: report.policy_domain.clone(),
         begin: Timestamp::from_millis(report.begin.saturating_mul(1000)),
@@ -190,6 +197,7 @@ fn operation(
     };
     let sources = part.sources.iter().map(|(network, source)| SourceCounts {
         network: *network,
+        is_own: reading.own.contains(network),
         counts: source.counts,
         has_own_signature: source.has_own_signature,
         dkim_domains: source.dkim_domains.clone(),
@@ -212,14 +220,15 @@ const NAMES_MAX: usize = 1000;
 /// Our domains in a report, collected while it is parsed.
 struct Names {
     snapshot: Snapshot,
+    own: HashSet<SourceNetwork>,
     domains: Vec<OwnDomain>,
     known: HashMap<DomainName, Option<usize>>,
     failure: Option<StoreError>,
 }
 
 impl Names {
-    fn new(snapshot: Snapshot) -> Self {
-        Self { snapshot, domains: Vec::new(), known: HashMap::new(), failure: None }
+    fn new(snapshot: Snapshot, own: HashSet<SourceNetwork>) -> Self {
+        Self { snapshot, own, domains: Vec::new(), known: HashMap::new(), failure: None }
     }
 
     fn look_up(&mut self, name: &DomainName) -> Option<usize> {
@@ -252,5 +261,19 @@ impl OwnDomains for Names {
 
     fn has_selector(&self, domain: usize, selector: &str) -> bool {
         self.domains.get(domain).is_some_and(|of| is_selector_of(of.domain, selector))
+    }
+
+    fn is_own_network(&mut self, domain: usize, network: SourceNetwork) -> bool {
+        if self.own.contains(&network) {
+            return true;
+        }
+        let Some(of) = self.domains.get(domain) else { return false };
+        match self.snapshot.sound_row::<DmarcSourceRow>(&dmarc_source(of.account, of.domain, network)) {
+            Ok(row) => row.is_some_and(|row| row.is_mine == Some(true)),
+            Err(error) => {
+                self.failure = Some(error);
+                false
+            }
+        }
     }
 }

@@ -16,7 +16,8 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
 pub(crate) use crate::http::view::dmarc::date;
-use crate::http::view::dmarc::{DmarcReportView, DmarcView, IgnoredReporterView, SourceView};
+use crate::http::view::dmarc::{DmarcReportView, DmarcView, SourceView};
+use crate::http::view::dmarc_reporters::IgnoredReporterView;
 use crate::store::error::OpError;
 use crate::store::op::dmarc::DmarcRefusal;
 
@@ -83,23 +84,25 @@ pub(in crate::http) async fn ignore_reporter(api: &Api, call: Call<Caller>) -> R
     call.no_query()?;
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
-    let (name, is_ignored) = reporter_of(call.json()?)?;
-    let reporter = api.engine.ignore_dmarc_reporter(&call.caller, id, name, is_ignored).await.map_err(refused)?;
+    let (reporter, is_ignored) = reporter_of(call.json()?)?;
+    let reporter = api.engine.ignore_dmarc_reporter(&call.caller, id, reporter, is_ignored).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, &IgnoredReporterView::new(&reporter)))
 }
 
-/// Parses the reporter in `object`, and whether it is ignored. The panel's form uses it too.
-pub(crate) fn reporter_of(object: Map<String, Value>) -> Result<(String, bool), ApiError> {
+/// Parses the reporter in `object`, its name and optionally its signing domain, and whether it is ignored. The panel's
+/// form uses it too.
+pub(crate) fn reporter_of(object: Map<String, Value>) -> Result<((String, Option<String>), bool), ApiError> {
     let names_ignored = object.get("ignored").is_some_and(|value| !value.is_null());
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
     let name = fields.required_text("name");
+    let signed_by = fields.text("signed_by");
     let is_ignored = fields.boolean("ignored");
     if !names_ignored {
         fields.fault("ignored", "is required: true or false");
     }
     fields.finish();
-    Ok(violations.or(|| name.zip(is_ignored))?)
+    Ok(violations.or(|| name.map(|name| (name, signed_by)).zip(is_ignored))?)
 }
 
 /// `GET /v1/domains/{id}/dmarc/reports`.

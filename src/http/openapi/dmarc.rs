@@ -10,7 +10,8 @@ use crate::base::id::DomainId;
 use crate::domain::stream::Stream;
 use crate::http::error::ApiError;
 use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX};
-use crate::http::view::dmarc::{DmarcReportView, DmarcView, IgnoredReporterView, SourceView};
+use crate::http::view::dmarc::{DmarcReportView, DmarcView, SourceView};
+use crate::http::view::dmarc_reporters::IgnoredReporterView;
 
 const DELIVERABILITY: &str = "Deliverability";
 const DOMAIN_ID: &str = "The domain's identifier.";
@@ -58,6 +59,10 @@ fn mark() -> Schema {
 fn reporter() -> Schema {
     let name = Schema::string().says("The reporter's name, as the figures show it.");
     let ignored = Schema::boolean().says("Whether its reports are ignored.");
-    let object = Schema::object().member("name", name).member("ignored", ignored);
+    let signed_by = Schema::string().or_null().says(
+        "The domain that signs its reports; without it, all reporters of this \
+        name are meant.",
+    );
+    let object = Schema::object().member("name", name).optional("signed_by", signed_by).member("ignored", ignored);
     object.closed().named("DmarcReporterChange", "A reporter, and whether its reports are ignored.")
 }

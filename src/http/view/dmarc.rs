@@ -9,9 +9,10 @@ use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceKind};
 use crate::domain::dmarc_walk::Discovery;
 use crate::domain::hostname::DomainName;
-use crate::engine::dmarc::{Overview, Reporter, Source};
+use crate::engine::dmarc::{Overview, Source};
 use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::describe;
+use crate::http::view::dmarc_reporters::{ReporterView, SignedReporterView, largest};
 use crate::machine::dmarc_advice::{Action, Advice};
 use crate::store::op::dmarc::start_of;
 use crate::store::row::dmarc::DmarcReportRow;
@@ -47,6 +48,7 @@ pub(in crate::http) struct DmarcView<'a> {
     policy: PolicyView<'a>,
     reports: u64,
     reporters: Vec<ReporterView<'a>>,
+    all_reporters: Vec<SignedReporterView<'a>>,
     messages: u64,
     passed: u64,
     pass_rate: Option<f64>,
@@ -61,22 +63,6 @@ struct PolicyView<'a> {
     p: Option<&'static str>,
     at: Option<&'a str>,
     inherited: bool,
-}
-
-#[derive(Serialize)]
-struct ReporterView<'a> {
-    name: &'a str,
-    reports: u64,
-    messages: u64,
-}
-
-/// A reporter, and whether it is ignored.
-#[derive(Serialize)]
-pub(in crate::http) struct IgnoredReporterView<'a> {
-    name: &'a str,
-    reports: u64,
-    messages: u64,
-    ignored: bool,
 }
 
 #[derive(Serialize)]
@@ -143,11 +129,11 @@ impl<'a> DmarcView<'a> {
             to: overview.to,
             policy: PolicyView::new(&overview.published),
             reports: overview.reports,
-            reporters: overview
-                .reporters
-                .iter()
-                .filter(|reporter| !reporter.is_ignored)
-                .map(ReporterView::new)
+            reporters: largest(overview, false).map(ReporterView::new).collect(),
+            all_reporters: [false, true]
+                .into_iter()
+                .flat_map(|are_ignored| largest(overview, are_ignored))
+                .map(SignedReporterView::new)
                 .collect(),
             messages,
             passed,
@@ -172,19 +158,6 @@ impl<'a> PolicyView<'a> {
                 Self { record: None, p: None, at: None, inherited: false }
             }
         }
-    }
-}
-
-impl<'a> ReporterView<'a> {
-    fn new(reporter: &'a Reporter) -> Self {
-        Self { name: &reporter.name, reports: reporter.reports, messages: reporter.messages }
-    }
-}
-
-impl<'a> IgnoredReporterView<'a> {
-    pub(in crate::http) fn new(reporter: &'a Reporter) -> Self {
-        let Reporter { name, reports, messages, is_ignored } = reporter;
-        Self { name, reports: *reports, messages: *messages, ignored: *is_ignored }
     }
 }
 
@@ -271,7 +244,8 @@ describe! {
         to: "The last UTC day: today." => day_schema,
         policy: "The effective record at the last DNS check.",
         reports: "Reports that count.",
-        reporters: "Reporters, most messages first.",
+        reporters: "The 200 largest reporters, most messages first.",
+        all_reporters: "The same with the domain that signs their reports, then the 200 largest ignored ones.",
         messages: "Messages in the reports.",
         passed: "Messages for which DKIM or SPF passed and aligned.",
         pass_rate: "The share that passed, from 0 to 1; null without messages." => |schema| schema.example(0.98),
@@ -289,25 +263,6 @@ describe! {
             => |_| nullable(DmarcPolicy::ALL.map(DmarcPolicy::as_str)).example("none"),
         at: "The name at which it is published." => |schema| schema.example("_dmarc.example.com"),
         inherited: "Whether the record comes from a parent domain.",
-    }
-}
-
-describe! {
-    ReporterView<'_> as "DmarcReporter", "An organisation that sends reports."
-    {
-        name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
-        reports: "Its reports in the range.",
-        messages: "Messages in these reports.",
-    }
-}
-
-describe! {
-    IgnoredReporterView<'_> as "DmarcReporterMark", "A reporter of a domain, and whether its reports count."
-    {
-        name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
-        reports: "Its reports in the last 30 days.",
-        messages: "Messages in these reports.",
-        ignored: "Whether it is excluded from counts, recommendation and alerts.",
     }
 }
 

@@ -6,6 +6,7 @@ pub(super) mod alert;
 pub(super) mod checklist;
 pub(super) mod clock;
 pub(crate) mod dmarc;
+pub(crate) mod dmarc_reporters;
 pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod explain;

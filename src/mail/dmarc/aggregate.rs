@@ -9,6 +9,7 @@ use super::{COUNT_MAX, NETWORKS_MAX, OwnDomains, PARTS_MAX, ROWS_MAX, SIGNERS_MA
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, Evaluation, SourceNetwork};
 use crate::domain::hostname::DomainName;
+use crate::domain::text::is_deceptive;
 
 /// A report with its rows added up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -243,18 +244,12 @@ impl<'n> Builder<'n> {
         if self.sums.len() > PARTS_MAX && !self.sums.contains_key(&domain) {
             domain = None;
         }
-        let sums = self.sums.entry(domain).or_default();
         let (Some(source), Some(count)) = (row.source, row.count) else {
-            sums.skipped_rows += 1;
+            self.sums.entry(domain).or_default().skipped_rows += 1;
             return Ok(());
         };
-        let mut network = SourceNetwork::of(source);
-        if !sums.sources.contains_key(&network) {
-            self.networks += 1;
-            if self.networks > NETWORKS_MAX {
-                network = SourceNetwork::Other;
-            }
-        }
+        let network = self.place(domain, SourceNetwork::of(source));
+        let sums = self.sums.entry(domain).or_default();
         let source = sums.sources.entry(network).or_default();
         let disposition = row.disposition.unwrap_or(DmarcPolicy::None);
         source.counts.add(Evaluation { disposition, dkim: row.dkim, spf: row.spf }, count);
@@ -270,6 +265,24 @@ impl<'n> Builder<'n> {
             count_signer(&mut source.spf_domains, domain, count);
         }
         Ok(())
+    }
+
+    /// Returns the network under which messages of a domain are counted.
+    fn place(&mut self, domain: Option<usize>, network: SourceNetwork) -> SourceNetwork {
+        if self.sums.get(&domain).is_some_and(|sums| sums.sources.contains_key(&network)) {
+            return network;
+        }
+        if self.networks < NETWORKS_MAX {
+            self.networks += 1;
+            return network;
+        }
+        // Rows of unknown domains belong to the policy's domain.
+        let names = &mut *self.names;
+        let of = domain.or_else(|| self.policy_domain.as_ref().and_then(|name| names.domain(name)));
+        match of {
+            Some(of) if names.is_own_network(of, network) => network,
+            _ => SourceNetwork::Other,
+        }
     }
 
     /// Returns the index of the domain in a row's `header_from`.
@@ -321,9 +334,9 @@ fn domain(text: &str) -> Option<DomainName> {
     text.trim().trim_end_matches('.').parse().ok()
 }
 
-/// Converts untrusted text to one line without control characters.
+/// Converts untrusted text to one line without characters that control lines or the direction of text.
 fn line(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = text.chars().map(|c| if c.is_control() || is_deceptive(c) { ' ' } else { c }).collect();
     line.trim().to_owned()
 }
 

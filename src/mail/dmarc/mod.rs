@@ -21,6 +21,7 @@ use super::report::MESSAGE_BYTES_MAX;
 use super::report::entity::Entity;
 use super::report::transfer_encoding::with_crlf;
 use crate::base::time::Timestamp;
+use crate::domain::dmarc_source::SourceNetwork;
 use crate::domain::hostname::DomainName;
 
 /// Maximum number of unpacked bytes of a message's report, all members of its archive together.
@@ -35,7 +36,8 @@ pub const ROWS_MAX: usize = 50_000;
 pub const COUNT_MAX: u64 = 1_000_000_000;
 /// Maximum length of a text in bytes. Longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 1024;
-/// Maximum number of networks counted separately in a report: twice what a day counts separately.
+/// Maximum number of networks counted separately in a report, besides the domain's own: twice what a day counts
+/// separately.
 pub const NETWORKS_MAX: usize = 2000;
 /// Maximum number of our domains in one report. Rows of further ones count for the policy's domain.
 pub const PARTS_MAX: usize = 256;
@@ -96,6 +98,8 @@ pub trait OwnDomains {
     fn domain(&mut self, name: &DomainName) -> Option<usize>;
     /// Returns whether the domain at this index signs, or ever signed, with this selector.
     fn has_selector(&self, domain: usize, selector: &str) -> bool;
+    /// Returns whether the domain at this index sends from a network. Its messages are always counted separately.
+    fn is_own_network(&mut self, domain: usize, network: SourceNetwork) -> bool;
 }
 
 /// Reads the reports of a message: one for each document of its archive, usually a single one.

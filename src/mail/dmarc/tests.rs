@@ -29,6 +29,9 @@ impl OwnDomains for Ours {
     fn has_selector(&self, _: usize, selector: &str) -> bool {
         selector.starts_with("pr-own-")
     }
+    fn is_own_network(&mut self, domain: usize, network: SourceNetwork) -> bool {
+        domain == 0 && network == SourceNetwork::V4([203, 0, 113])
+    }
 }
 
 fn read_at(message: &[u8], now: Timestamp) -> Result<Vec<AggregateReport>, Unreadable> {
@@ -304,6 +307,25 @@ fn networks_above_the_limit_are_counted_together() {
     assert_eq!(sources.len(), NETWORKS_MAX + 1);
     let other = sources.iter().find(|(network, _)| *network == SourceNetwork::Other).unwrap();
     assert_eq!(other.1.counts.messages(), 5);
+}
+
+#[test]
+fn own_networks_are_counted_separately_in_a_report_above_the_limit() {
+    let many: String = (0..=NETWORKS_MAX).map(|n| row(&format!("10.{}.{}.1", n / 256, n % 256))).collect();
+    let rows = many + &row("203.0.113.9");
+    let report = one(&part(&gzip(document(TODAY - DAY, TODAY, &rows).as_bytes()), "application/gzip")).unwrap();
+    let of = |wanted| report.parts[0].sources.iter().find(|(network, _)| *network == wanted);
+    let messages = |wanted| of(wanted).map(|(_, source)| source.counts.messages());
+    assert_eq!(messages(SourceNetwork::V4([203, 0, 113])), Some(1));
+    assert_eq!(messages(SourceNetwork::Other), Some(1));
+}
+
+#[test]
+fn names_have_no_characters_that_change_the_direction_of_text() {
+    let text = document(TODAY - DAY, TODAY, &row("192.0.2.1"));
+    let name = text.split_once("<org_name>").unwrap().1.split_once("</org_name>").unwrap().0;
+    let text = text.replacen(name, "goo\u{202e}gle.com\u{2069}", 1);
+    assert_eq!(one(&part(text.as_bytes(), "text/xml")).unwrap().reporter, "goo gle.com");
 }
 
 /// Measures the largest report. Run it with `--ignored --nocapture` and optimisation.

@@ -15,6 +15,7 @@ use crate::engine::listing::{Page, PageRequest};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX, date, days_of, mark_of, refused, reporter_of, shown};
+use crate::http::view::dmarc_reporters::REPORTERS_MAX;
 use crate::machine::dmarc_advice::Action;
 use crate::panel::chart::{Bar, Chart, Column, Heading};
 use crate::panel::components::{Badge, Choice, grouped};
@@ -95,14 +96,17 @@ struct SourceLine {
 /// A reporter.
 struct ReporterLine {
     name: String,
+    /// The domain that signs its reports; empty if unknown.
+    signed_by: String,
     reports: String,
     messages: String,
     is_ignored: bool,
 }
 
 impl From<Reporter> for ReporterLine {
-    fn from(Reporter { name, reports, messages, is_ignored }: Reporter) -> Self {
-        Self { name, reports: grouped(reports), messages: grouped(messages), is_ignored }
+    fn from(Reporter { name, signed_by, reports, messages, is_ignored }: Reporter) -> Self {
+        let signed_by = signed_by.unwrap_or_default();
+        Self { name, signed_by, reports: grouped(reports), messages: grouped(messages), is_ignored }
     }
 }
 
@@ -153,7 +157,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         is_weekly: days > DAYS_SHOWN,
         hidden_sources: overview.sources.len().saturating_sub(SOURCES_MAX),
         sources: overview.sources.iter().take(SOURCES_MAX).map(|source| SourceLine::new(source, &overview)).collect(),
-        reporters: overview.reporters.into_iter().map(ReporterLine::from).collect(),
+        reporters: reporter_lines(overview.reporters),
         reports: rows.iter().map(|(_, row)| ReportLine::new(row)).collect(),
         record: Record::new(&visit, id, &own, &format!("/v1{own}")),
     };
@@ -185,12 +189,19 @@ pub(in crate::panel) async fn mark(visit: Visit<'_>) -> Result<Answer, PageError
 pub(in crate::panel) async fn ignore(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: DomainId = visit.id()?;
     let form = Form::of(&visit.call)?;
-    let mut body: Map<String, Value> = form.as_body(&["name"]);
+    let mut body: Map<String, Value> = form.as_body(&["name", "signed_by"]);
     body.insert("ignored".to_owned(), Value::Bool(form.text("ignored") == "yes"));
-    let (name, is_ignored) = reporter_of(body)?;
-    visit.api.engine.ignore_dmarc_reporter(visit.on(), id, name, is_ignored).await.map_err(refused)?;
+    let (reporter, is_ignored) = reporter_of(body)?;
+    visit.api.engine.ignore_dmarc_reporter(visit.on(), id, reporter, is_ignored).await.map_err(refused)?;
     let done = if is_ignored { "ignored" } else { "counted" };
     Ok(html::redirect(&format!("/domains/{id}/dmarc?done={done}#reporters")))
+}
+
+/// Returns the largest reporters, and the largest ignored ones.
+fn reporter_lines(reporters: Vec<Reporter>) -> Vec<ReporterLine> {
+    let (ignored, counted): (Vec<_>, Vec<_>) = reporters.into_iter().partition(|reporter| reporter.is_ignored);
+    let shown = [counted, ignored].into_iter().flat_map(|some| some.into_iter().take(REPORTERS_MAX));
+    shown.map(ReporterLine::from).collect()
 }
 
 const fn verdict(action: Action) -> &'static str {

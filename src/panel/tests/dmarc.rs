@@ -40,6 +40,7 @@ impl World {
             policy: DmarcPolicy::None,
             sources: vec![SourceCounts {
                 network: "198.51.100.0/24".parse().unwrap(),
+                is_own: false,
                 counts,
                 has_own_signature: false,
                 dkim_domains: vec![("mailer.example".parse().unwrap(), 1234)],

@@ -52,10 +52,18 @@ pub struct DmarcDayRow {
     pub signers: Vec<(ReporterKey, u32)>,
     /// Reporters whose reports count.
     pub reporters: Vec<ReporterDay>,
+    /// Networks that each reporter was the first to name, if it has any.
+    pub added: Vec<(ReporterKey, u32)>,
 }
 
 impl Row for DmarcDayRow {
     const TABLE: Table = Table::DmarcDays;
+    const VERSION: u8 = 2;
+
+    /// Decodes version 1, which lacks the last field. The field is then empty: a zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+    }
 }
 
 /// The reports of one day and reporter.
@@ -128,10 +136,19 @@ pub struct DmarcReporterRow {
     pub last_day: u32,
     /// Whether the account has excluded it from the counts.
     pub is_ignored: bool,
+    /// The domain that signs its reports, without subdomains. `None` for reporters that are counted together, and for
+    /// those of earlier versions, which identified a reporter by its name alone.
+    pub signer: Option<String>,
 }
 
 impl Row for DmarcReporterRow {
     const TABLE: Table = Table::DmarcReporters;
+    const VERSION: u8 = 2;
+
+    /// Decodes version 1, which lacks the last field. The field is then `None`: a zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+    }
 }
 
 /// The sums of one source over some days, from the reports of one reporter.

@@ -5,7 +5,7 @@ use crate::base::id::{AccountId, DmarcReportId, DomainId};
 use crate::base::signature::hmac_sha256;
 use crate::domain::dmarc_source::SourceNetwork;
 
-/// Identifies a reporter of a domain: a digest of its name.
+/// Identifies a reporter of a domain: a digest of its signing domain and its name.
 pub type ReporterKey = [u8; 8];
 
 /// Identifies a report among the reports of a domain for ranges that begin on one day: a digest of its identifying
@@ -52,9 +52,15 @@ pub fn dmarc_digest(from_domain: &str, report_id: &str, policy_domain: &str, beg
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-/// Returns the key of the reporter with this name.
+/// Returns the digest of a signing domain, and the key of a reporter with this name without a signing domain.
 pub fn dmarc_reporter_key(name: &str) -> ReporterKey {
     let digest = hmac_sha256(b"dmarc reporter", &[name.as_bytes()]);
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+/// Returns the key of the reporter with this signing domain and name.
+pub fn dmarc_signed_reporter_key(signer: &str, name: &str) -> ReporterKey {
+    let digest = hmac_sha256(b"dmarc signed reporter", &[signer.as_bytes(), b"\0", name.as_bytes()]);
     digest.first_chunk().copied().unwrap_or_default()
 }
 

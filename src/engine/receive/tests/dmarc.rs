@@ -190,6 +190,50 @@ async fn an_alert_is_open_while_own_mail_fails() {
 }
 
 #[tokio::test]
+async fn a_report_with_many_networks_hides_no_failure_of_own_sources() {
+    let world = World::new().await;
+    let many = |first: u32, count: u32| -> String {
+        let address = |n| format!("{first}.{}.{}.1", n / 250, n % 250);
+        (0..count).map(|n| row(&address(n), 1, true, "example.com", "x")).collect()
+    };
+    world.receive_signed("evil.example", &report("evil.example", "1", &many(20, 1000))).await;
+    let real = many(30, 150) + &row("203.0.113.5", 500, false, "example.com", "x");
+    world.receive_signed("r.example", &report("r.example", "1", &real)).await;
+    assert_eq!(source(&world.overview().await, "203.0.113.0/24").counts.failed(), 500);
+    world.engine.check_alerts().await.unwrap();
+    assert_eq!(world.engine.open_alerts(world.account).unwrap().count, 1);
+}
+
+#[tokio::test]
+async fn reports_arrive_at_the_bounce_host_and_below_related_domains() {
+    let world = World::new().await;
+    let stranger =
+        world.engine.create_account("Other".parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id;
+    for (account, name) in [(stranger, "other.test"), (stranger, "b.example.com"), (world.account, "c.example.com")] {
+        let made = world.engine.create_verified_domain(account, name.parse().unwrap(), Stream::Transactional).await;
+        assert!(made.is_ok());
+    }
+    let takes = |domain: &str, address: &str| {
+        let snapshot = world.engine.store.snapshot().unwrap();
+        let of = (world.account, &domain.parse().unwrap());
+        world.engine.takes_reports(&snapshot, of, &address.parse().unwrap()).unwrap()
+    };
+    let bounce_host = format!("dmarc@{}", world.engine.settings.bounce_host);
+    for (domain, address, expected) in [
+        ("example.com", bounce_host.as_str(), true),
+        ("example.com", "DMARC@rp.example.com", true),
+        ("c.example.com", "dmarc@rp.example.com", true),
+        ("example.com", "dmarc@rp.c.example.com", true),
+        ("example.com", "dmarc@rp.d.example.com", false),
+        ("example.com", "reports@rp.example.com", false),
+        ("example.com", "dmarc@rp.other.test", false),
+        ("c.example.com", "dmarc@rp.b.example.com", false),
+    ] {
+        assert_eq!(takes(domain, address), expected, "{domain} {address}");
+    }
+}
+
+#[tokio::test]
 async fn an_ignored_reporter_is_not_counted_until_it_is_included_again() {
     let world = World::new().await;
     let rows = row("192.0.2.7", 5, true, "example.com", "x");
@@ -207,15 +251,15 @@ async fn an_ignored_reporter_is_not_counted_until_it_is_included_again() {
     };
     assert_eq!(observed().await, checklist::Status::Fail);
     let name = "bad.example".to_owned();
-    let ignored = world.engine.ignore_dmarc_reporter(world.account, id, name.clone(), true).await.unwrap();
+    let ignored = world.engine.ignore_dmarc_reporter(world.account, id, (name.clone(), None), true).await.unwrap();
     assert_eq!((ignored.reports, ignored.messages, ignored.is_ignored), (1, 500, true));
     let overview = world.overview().await;
     assert_eq!((overview.counts.messages(), overview.reports, overview.sources.len()), (5, 1, 1));
     assert_eq!(overview.reporters.iter().filter(|reporter| !reporter.is_ignored).count(), 1);
     assert_eq!((failed().await, observed().await), (0, checklist::Status::Unknown));
-    world.engine.ignore_dmarc_reporter(world.account, id, name, false).await.unwrap();
+    world.engine.ignore_dmarc_reporter(world.account, id, (name, None), false).await.unwrap();
     assert_eq!(world.overview().await.counts.messages(), 505);
-    let stranger = world.engine.ignore_dmarc_reporter(world.account, id, "x".to_owned(), true).await;
+    let stranger = world.engine.ignore_dmarc_reporter(world.account, id, ("x".to_owned(), None), true).await;
     assert!(matches!(stranger, Err(OpError::Refused(DmarcRefusal::NotFound))));
 }
 

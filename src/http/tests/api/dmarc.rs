@@ -38,6 +38,7 @@ async fn record(world: &World, domain: DomainId, reporter: &str, id: &str, sourc
         total.merge(&counts);
         SourceCounts {
             network: network.parse().unwrap(),
+            is_own: false,
             counts,
             has_own_signature: false,
             dkim_domains: vec![("signer.example".parse().unwrap(), 1)],
@@ -75,6 +76,7 @@ async fn the_figures_of_a_domain_are_complete_and_exact() {
         "policy",
         "reports",
         "reporters",
+        "all_reporters",
         "messages",
         "passed",
         "pass_rate",
@@ -103,6 +105,10 @@ async fn the_figures_of_a_domain_are_complete_and_exact() {
             "reporters": [
                 { "name": "google.com", "reports": 1, "messages": 40 },
                 { "name": "Yahoo", "reports": 1, "messages": 10 },
+            ],
+            "all_reporters": [
+                { "name": "google.com", "signed_by": "reporter.example", "reports": 1, "messages": 40, "ignored": false },
+                { "name": "Yahoo", "signed_by": "reporter.example", "reports": 1, "messages": 10, "ignored": false },
             ],
             "messages": 50,
             "passed": 45,
@@ -174,7 +180,14 @@ async fn a_reporter_is_ignored_and_counted_again() {
         assert_eq!((answer.status, answer.json()), (200, expected));
         let shown = world.get(&figures).await.json();
         assert_eq!((&shown["messages"], shown["reporters"].as_array().unwrap().len()), (&messages.into(), reporters));
+        let all = shown["all_reporters"].as_array().unwrap();
+        let liar = all.iter().find(|reporter| reporter["name"] == "liar").unwrap();
+        assert_eq!((&liar["ignored"], &liar["signed_by"]), (&ignored.into(), &"reporter.example".into()));
     }
+    let mut of_signer = serde_json::json!({ "name": "liar", "ignored": true, "signed_by": "other.example" });
+    world.patch(&path, of_signer.clone()).await.fails_with(404, "not_found");
+    of_signer["signed_by"] = "reporter.example".into();
+    assert_eq!(world.patch(&path, of_signer).await.json()["messages"], 70);
     world.patch(&path, serde_json::json!({ "name": "x", "ignored": true })).await.fails_with(404, "not_found");
     assert_eq!(world.patch(&path, serde_json::json!({ "ignored": null })).await.faults(), ["ignored", "name"]);
 }

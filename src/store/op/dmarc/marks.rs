@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Op;
+use super::reporter::REPORTERS_READ;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_source::SourceNetwork;
 use crate::domain::stream::Stream;
@@ -54,15 +55,17 @@ impl Op for MarkDmarcSource {
     }
 }
 
-/// Excludes a reporter from the counts, or includes it again.
+/// Excludes the reporters with a name from the counts, or includes them again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IgnoreDmarcReporter {
     /// The account.
     pub account: AccountId,
     /// The domain.
     pub domain: DomainId,
-    /// The reporter's name.
+    /// The reporters' name.
     pub name: String,
+    /// The domain that signs the reports; `None` for any.
+    pub signer: Option<String>,
     /// Whether its reports are excluded.
     pub is_ignored: bool,
     /// The only stream whose domains may be changed; `None` allows any.
@@ -76,9 +79,18 @@ impl Op for IgnoreDmarcReporter {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, OpError<DmarcRefusal>> {
         let domain = domain_of(tables, self.account, self.domain, self.limit)?;
-        let key = keys::dmarc_reporter(self.account, self.domain, keys::dmarc_reporter_key(&self.name));
-        let row: DmarcReporterRow = tables.row(&key)?.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
-        tables.put(&key, &DmarcReporterRow { is_ignored: self.is_ignored, ..row });
+        let prefix = keys::dmarc_domain(self.account, self.domain);
+        let all = tables.sound_rows::<DmarcReporterRow>(&prefix, REPORTERS_READ)?;
+        let is_meant = |row: &DmarcReporterRow| {
+            row.name == self.name && self.signer.as_ref().is_none_or(|signer| row.signer.as_ref() == Some(signer))
+        };
+        let meant: Vec<_> = all.into_iter().filter(|(_, row)| is_meant(row)).collect();
+        if meant.is_empty() {
+            return Err(OpError::Refused(DmarcRefusal::NotFound));
+        }
+        for (key, row) in meant {
+            tables.put(&key, &DmarcReporterRow { is_ignored: self.is_ignored, ..row });
+        }
         Ok(domain)
     }
 }

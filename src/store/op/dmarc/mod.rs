@@ -3,9 +3,11 @@
 //!
 //! Any host on the internet can send reports. So each day has a maximum number of reports, of reports for each signing
 //! domain with its subdomains, and of networks. Reports above a limit are dropped, and networks above theirs are
-//! counted together.
+//! counted together. But no report can hide what others say about the domain's own networks: these are always counted
+//! separately.
 
 mod marks;
+mod reporter;
 mod scan;
 mod sums;
 mod sweep;
@@ -13,7 +15,9 @@ mod sweep;
 mod tests;
 
 pub use marks::{DmarcRefusal, IgnoreDmarcReporter, MarkDmarcSource};
-pub use scan::{CountedSource, ReporterDays, ignored_reporters, reporters, scan, scan_days};
+use reporter::CountedReporter;
+pub use reporter::SHARED_NAME;
+pub use scan::{CountedSource, ReporterDays, reporters, scan, scan_days};
 pub use sums::KeepDmarcSums;
 pub(super) use sweep::sweep;
 
@@ -31,9 +35,7 @@ use crate::domain::hostname::DomainName;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row;
-use crate::store::row::dmarc::{
-    DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcReporterRow, DmarcSourceRow, ReporterDay,
-};
+use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcSourceRow, ReporterDay};
 use crate::store::row::domain::DomainRow;
 use crate::store::schema::dmarc::{self as keys, ReporterKey};
 use crate::store::schema::{self, Table};
@@ -45,8 +47,10 @@ pub const REPORTS_MAX: u32 = 500;
 pub const UNAUTHENTIC_MAX: u32 = 50;
 /// Maximum number of counted reports of one signing domain, with all names of its registrant, for a domain and day.
 pub const REPORTS_OF_SIGNER_MAX: u32 = 50;
-/// Maximum number of networks of one domain and day with counts of their own.
+/// Maximum number of networks of one domain and day with counts of their own, besides the domain's own networks.
 pub const NETWORKS_MAX: u32 = 1000;
+/// Networks that each reporter may add to a day above that maximum, if others have reached it.
+const NETWORKS_OF_REPORTER: u32 = 100;
 /// Maximum number of rows of counts of one domain and day, one for each network of each reporter. Above it, a
 /// reporter's networks are counted together.
 const ROWS_MAX: u32 = 10_000;
@@ -95,6 +99,8 @@ pub struct RecordDmarcReport {
 pub struct SourceCounts {
     /// The network.
     pub network: SourceNetwork,
+    /// Whether this service sends from it. Then it has counts of its own on every day.
+    pub is_own: bool,
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
     /// Whether some of them had a signature of the domain itself.
@@ -148,7 +154,7 @@ impl Op for RecordDmarcReport {
                 if !admit(&mut day, signer) {
                     return Ok(Recorded::OverLimit);
                 }
-                self.count(tables, &mut day)?;
+                self.count(tables, &mut day, signer)?;
                 if let Some(seen) = seen {
                     tables.put_bytes(Table::DmarcSeen, &seen, Vec::new());
                 }
@@ -196,27 +202,16 @@ impl RecordDmarcReport {
     }
 
     /// Adds its messages to those of the day.
-    fn count(&self, tables: &mut Tables<'_>, day: &mut DmarcDayRow) -> Result<(), StoreError> {
-        let reporter = keys::dmarc_reporter_key(&self.report.reporter);
-        let place = day.reporters.iter().position(|known| known.reporter == reporter).unwrap_or_else(|| {
-            day.reporters.push(ReporterDay::new(reporter));
+    fn count(&self, tables: &mut Tables<'_>, day: &mut DmarcDayRow, signer: &DomainName) -> Result<(), StoreError> {
+        let reporter = self.note_reporter(tables, signer)?;
+        let place = day.reporters.iter().position(|known| known.reporter == reporter.key).unwrap_or_else(|| {
+            day.reporters.push(ReporterDay::new(reporter.key));
             day.reporters.len() - 1
         });
         day.reporters[place].add(self.policy);
-        self.note_reporter(tables, reporter)?;
         for source in &self.sources {
             self.count_source(tables, day, reporter, source)?;
         }
-        Ok(())
-    }
-
-    fn note_reporter(&self, tables: &mut Tables<'_>, reporter: ReporterKey) -> Result<(), StoreError> {
-        let key = keys::dmarc_reporter(self.account, self.domain, reporter);
-        let row = sound_or_none::<DmarcReporterRow>(tables.row(&key))?;
-        let (name, day) = (self.report.reporter.clone(), self.day());
-        let new = DmarcReporterRow { name, last_day: day, is_ignored: false };
-        let row = row.map_or(new, |row| DmarcReporterRow { last_day: row.last_day.max(day), ..row });
-        tables.put(&key, &row);
         Ok(())
     }
 
@@ -224,10 +219,10 @@ impl RecordDmarcReport {
         &self,
         tables: &mut Tables<'_>,
         day: &mut DmarcDayRow,
-        reporter: ReporterKey,
+        reporter: CountedReporter,
         source: &SourceCounts,
     ) -> Result<(), StoreError> {
-        let (network, key) = self.place(tables, day, reporter, source.network)?;
+        let (network, key) = self.place(tables, day, reporter, source)?;
         let mut row = match sound_or_none::<DmarcCountsRow>(tables.row(&key))? {
             Some(row) => row,
             None => {
@@ -258,35 +253,47 @@ impl RecordDmarcReport {
         &self,
         tables: &Tables<'_>,
         day: &mut DmarcDayRow,
-        reporter: ReporterKey,
-        network: SourceNetwork,
+        reporter: CountedReporter,
+        source: &SourceCounts,
     ) -> Result<(SourceNetwork, Vec<u8>), StoreError> {
         let today = self.day();
-        let key = keys::dmarc_counts(self.account, self.domain, today, network, reporter);
-        let other = || {
-            let network = SourceNetwork::Other;
-            (network, keys::dmarc_counts(self.account, self.domain, today, network, reporter))
-        };
-        if network == SourceNetwork::Other {
-            return Ok(other());
+        let key_of = |network| keys::dmarc_counts(self.account, self.domain, today, network, reporter.key);
+        let (one, other) = (source.network, SourceNetwork::Other);
+        let key = key_of(one);
+        if one == other || tables.has(Table::DmarcCounts, &key)? || self.is_own(tables, source)? {
+            return Ok((one, key));
         }
-        if tables.has(Table::DmarcCounts, &key)? {
-            return Ok((network, key));
+        // The networks of an ignored reporter are not shown, so they use none of the day's.
+        if day.rows >= ROWS_MAX || reporter.is_ignored {
+            return Ok((other, key_of(other)));
         }
-        if day.rows >= ROWS_MAX {
-            return Ok(other());
-        }
-        let prefix = keys::dmarc_counts_of(self.account, self.domain, today, network);
+        let prefix = keys::dmarc_counts_of(self.account, self.domain, today, one);
         let (from, to) = (&prefix, after_prefix(&prefix));
         let is_known = !tables.sound_keys(Table::DmarcCounts, from, &to, Order::Ascending, 1)?.is_empty();
-        if !is_known {
-            if day.networks >= NETWORKS_MAX {
-                return Ok(other());
-            }
-            day.networks += 1;
-        }
-        Ok((network, key))
+        if is_known || add_network(day, reporter.key) { Ok((one, key)) } else { Ok((other, key_of(other))) }
     }
+
+    /// Returns whether a source belongs to this service, or the account has marked it as its own.
+    fn is_own(&self, tables: &Tables<'_>, source: &SourceCounts) -> Result<bool, StoreError> {
+        let key = keys::dmarc_source(self.account, self.domain, source.network);
+        let is_marked = |row: DmarcSourceRow| row.is_mine == Some(true);
+        Ok(source.is_own || sound_or_none(tables.row(&key))?.is_some_and(is_marked))
+    }
+}
+
+/// Adds a network of a reporter to the day, if the limits allow it.
+fn add_network(day: &mut DmarcDayRow, reporter: ReporterKey) -> bool {
+    let known = day.added.iter().position(|(known, _)| *known == reporter);
+    let added = known.map_or(0, |place| day.added[place].1);
+    if day.networks >= NETWORKS_MAX && added >= NETWORKS_OF_REPORTER {
+        return false;
+    }
+    day.networks += 1;
+    match known {
+        Some(place) => day.added[place].1 += 1,
+        None => day.added.push((reporter, 1)),
+    }
+    true
 }
 
 /// Adds signing domains to the known ones, and keeps the most frequent.

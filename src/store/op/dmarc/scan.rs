@@ -1,9 +1,9 @@
 //! Reading the counts from a domain's reports.
 
-use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
+use super::reporter::REPORTERS_READ;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_source::SourceNetwork;
 use crate::store::error::StoreError;
@@ -12,9 +12,6 @@ use crate::store::row::Row;
 use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReporterRow, ReporterDay};
 use crate::store::schema::Table;
 use crate::store::schema::dmarc::{self as keys, ReporterKey};
-
-/// Maximum number of reporters of one domain that are read.
-const REPORTERS_MAX: usize = 10_000;
 
 /// The messages of one day, network and reporter.
 pub struct CountedSource {
@@ -83,7 +80,8 @@ pub fn scan_days(
     Ok(days)
 }
 
-/// Returns the reporters of a domain, with their keys.
+/// Returns the reporters of a domain, with their keys. Earlier versions may have stored more than are read; these can
+/// be looked up by key.
 ///
 /// # Errors
 /// Store errors.
@@ -92,19 +90,6 @@ pub fn reporters(
     account: AccountId,
     domain: DomainId,
 ) -> Result<Vec<(ReporterKey, DmarcReporterRow)>, StoreError> {
-    let rows = read.sound_rows::<DmarcReporterRow>(&keys::dmarc_domain(account, domain), REPORTERS_MAX)?;
+    let rows = read.sound_rows::<DmarcReporterRow>(&keys::dmarc_domain(account, domain), REPORTERS_READ)?;
     Ok(rows.into_iter().filter_map(|(key, row)| Some((*key.last_chunk()?, row))).collect())
-}
-
-/// Returns the reporters that the account has excluded from a domain's counts.
-///
-/// # Errors
-/// Store errors.
-pub fn ignored_reporters(
-    read: &impl Read,
-    account: AccountId,
-    domain: DomainId,
-) -> Result<HashSet<ReporterKey>, StoreError> {
-    let all = reporters(read, account, domain)?;
-    Ok(all.into_iter().filter(|(_, row)| row.is_ignored).map(|(key, _)| key).collect())
 }

@@ -1,5 +1,6 @@
 //! Tests of a day's counts of reports, and of their expiry.
 
+use super::reporter::{NAMES_OF_SIGNER_MAX, REPORTERS_MAX};
 use super::*;
 use crate::base::id::Ulid;
 use crate::domain::account::QuotaLimits;
@@ -8,7 +9,7 @@ use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
 use crate::store::op::domain_change::DeleteDomain;
 use crate::store::op::sweep::SweepEvents;
-use crate::store::row::dmarc::DmarcSumsRow;
+use crate::store::row::dmarc::{DmarcReporterRow, DmarcSumsRow};
 use crate::store::testing::TestStore;
 use crate::store::timer::TimerKind;
 
@@ -43,6 +44,7 @@ impl World {
         counts.add(Evaluation { disposition: DmarcPolicy::None, dkim: true, spf: false }, 1);
         let source = |network: &SourceNetwork| SourceCounts {
             network: *network,
+            is_own: false,
             counts,
             has_own_signature: false,
             dkim_domains: vec![("example.com".parse().unwrap(), 1)],
@@ -86,8 +88,24 @@ impl World {
         counted
     }
 
+    /// Returns the number of messages from a network.
+    fn messages_of(&self, wanted: SourceNetwork) -> u64 {
+        self.counted().into_iter().filter(|(_, network, _)| *network == wanted).map(|(.., messages)| messages).sum()
+    }
+
     fn rows(&self, table: Table) -> usize {
         self.test.count(table, &keys::dmarc_domain(self.account, self.domain))
+    }
+
+    /// Returns the names of the ignored reporters.
+    fn ignored(&self) -> Vec<String> {
+        let all = reporters(&self.test.snapshot(), self.account, self.domain).unwrap();
+        all.into_iter().filter(|(_, row)| row.is_ignored).map(|(_, row)| row.name).collect()
+    }
+
+    fn ignore(&self, name: &str, signer: Option<&str>) -> IgnoreDmarcReporter {
+        let (name, signer) = (name.to_owned(), signer.map(ToOwned::to_owned));
+        IgnoreDmarcReporter { account: self.account, domain: self.domain, name, signer, is_ignored: true, limit: None }
     }
 
     fn sweep(&self) {
@@ -173,11 +191,112 @@ fn networks_above_the_daily_limit_are_counted_together() {
     let world = World::new();
     let first: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
     world.test.done(world.report("one", "1", &first));
-    world.test.done(world.report("two", "2", &[network(0), network(NETWORKS_MAX), network(NETWORKS_MAX + 1)]));
-    let counted = world.counted();
-    let of = |wanted| counted.iter().filter(|(_, network, _)| *network == wanted).map(|(.., n)| n).sum::<u64>();
+    world.test.done(world.report("one", "2", &[network(0), network(NETWORKS_MAX), network(NETWORKS_MAX + 1)]));
+    let of = |wanted| world.messages_of(wanted);
     assert_eq!((of(network(0)), of(network(NETWORKS_MAX)), of(SourceNetwork::Other)), (2, 0, 2));
     assert_eq!(world.rows(Table::DmarcSources), NETWORKS_MAX as usize + 1);
+    // Another reporter still has a few.
+    let more: Vec<_> = (0..=NETWORKS_OF_REPORTER).map(|n| network(NETWORKS_MAX + n)).collect();
+    world.test.done(world.report("two", "3", &more));
+    let last = network(NETWORKS_MAX + NETWORKS_OF_REPORTER);
+    assert_eq!((of(network(NETWORKS_MAX)), of(last), of(SourceNetwork::Other)), (1, 0, 3));
+}
+
+#[test]
+fn own_and_marked_networks_are_counted_separately_on_a_full_day() {
+    let world = World::new();
+    let marked = network(7 << 8);
+    world.test.done(world.report("two", "0", &[marked]));
+    let mark = MarkDmarcSource {
+        account: world.account,
+        domain: world.domain,
+        network: marked,
+        is_mine: Some(true),
+        limit: None,
+    };
+    assert!(world.test.commit(mark).is_ok());
+    world.test.pass(DAY);
+    for n in 0..ROWS_MAX / NETWORKS_MAX + 1 {
+        let many: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
+        world.test.done(world.report(&format!("r{n}"), "1", &many));
+    }
+    let own = network(9 << 8);
+    let mut report = world.report("two", "1", &[own, marked]);
+    report.sources[0].is_own = true;
+    world.test.done(report);
+    assert_eq!((world.messages_of(own), world.messages_of(marked)), (1, 2));
+}
+
+#[test]
+fn an_ignored_reporter_uses_none_of_the_days_networks() {
+    let world = World::new();
+    world.test.done(world.report("one", "1", &[network(1)]));
+    assert!(world.test.commit(world.ignore("one", None)).is_ok());
+    let many: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
+    world.test.done(world.report("one", "2", &many));
+    assert_eq!((world.rows(Table::DmarcCounts), world.messages_of(network(1))), (2, 2));
+}
+
+#[test]
+fn a_reporter_is_its_signing_domain_with_its_name() {
+    let world = World::new();
+    let signed_by = |signer: &str, name: &str, id: &str| {
+        let mut op = world.report(name, id, &[network(1)]);
+        op.signer = Some(signer.parse().unwrap());
+        world.test.done(op)
+    };
+    signed_by("mail.genuine.example", "google.com", "1");
+    signed_by("forger.example", "google.com", "2");
+    assert!(world.test.commit(world.ignore("google.com", Some("forger.example"))).is_ok());
+    let shown = || {
+        let all = reporters(&world.test.snapshot(), world.account, world.domain).unwrap();
+        let mut all: Vec<_> = all.into_iter().map(|(_, row)| (row.signer, row.name, row.is_ignored)).collect();
+        all.sort();
+        all
+    };
+    let row = |signer: &str, name: &str, is_ignored| (Some(signer.to_owned()), name.to_owned(), is_ignored);
+    let google = [row("forger.example", "google.com", true), row("genuine.example", "google.com", false)];
+    assert_eq!(shown(), google);
+    assert!(world.test.commit(world.ignore("google.com", None)).is_ok());
+    assert_eq!(world.ignored().len(), 2);
+    // Further names of a domain are one reporter, so that they can be ignored.
+    for n in 0..10 {
+        signed_by("forger.example", &format!("name-{n}"), &format!("x{n}"));
+    }
+    assert_eq!(shown().len(), 2 + NAMES_OF_SIGNER_MAX);
+    assert!(world.test.commit(world.ignore("forger.example", None)).is_ok());
+    signed_by("forger.example", "new", "y");
+    assert_eq!(shown().len(), 2 + NAMES_OF_SIGNER_MAX);
+}
+
+#[test]
+fn a_reporter_that_an_earlier_version_ignored_stays_ignored() {
+    let world = World::new();
+    let key = keys::dmarc_reporter(world.account, world.domain, keys::dmarc_reporter_key("one"));
+    let earlier = DmarcReporterRow { name: "one".to_owned(), last_day: 1, is_ignored: true, signer: None };
+    // Version 1 lacks the last field.
+    let mut bytes = earlier.encode();
+    (bytes[0], _) = (1, bytes.pop());
+    assert_eq!(DmarcReporterRow::decode(&bytes).unwrap(), earlier);
+    world.test.write(&key, &earlier);
+    world.test.done(world.report("one", "1", &[network(1)]));
+    assert_eq!(world.ignored(), ["one", "one"]);
+}
+
+#[test]
+fn reporters_above_the_maximum_share_a_row() {
+    let world = World::new();
+    for n in 0..REPORTERS_MAX {
+        let key = keys::dmarc_reporter(world.account, world.domain, keys::dmarc_reporter_key(&n.to_string()));
+        let signer = Some(format!("s{n}.example"));
+        let row = DmarcReporterRow { name: n.to_string(), last_day: 1, is_ignored: false, signer };
+        world.test.write(&key, &row);
+    }
+    for name in ["one", "two"] {
+        world.test.done(world.report(name, "1", &[network(1)]));
+    }
+    assert_eq!(world.rows(Table::DmarcReporters), REPORTERS_MAX + 1);
+    assert!(world.test.commit(world.ignore(SHARED_NAME, None)).is_ok());
 }
 
 #[test]
@@ -223,20 +342,13 @@ fn marks_require_a_reported_source_or_reporter() {
     assert!(matches!(world.test.commit(mark(2, None)), Err(OpError::Refused(DmarcRefusal::NotFound))));
     let limited = world.test.commit(mark(1, Some(Stream::Marketing)));
     assert!(matches!(limited, Err(OpError::Refused(DmarcRefusal::Stream(_)))));
-    let ignore = |name: &str| IgnoreDmarcReporter {
-        account: world.account,
-        domain: world.domain,
-        name: name.to_owned(),
-        is_ignored: true,
-        limit: None,
-    };
-    assert!(world.test.commit(ignore("one")).is_ok());
-    assert!(matches!(world.test.commit(ignore("two")), Err(OpError::Refused(DmarcRefusal::NotFound))));
-    assert_eq!(ignored_reporters(&world.test.snapshot(), world.account, world.domain).unwrap().len(), 1);
+    assert!(world.test.commit(world.ignore("one", None)).is_ok());
+    assert!(matches!(world.test.commit(world.ignore("two", None)), Err(OpError::Refused(DmarcRefusal::NotFound))));
+    assert_eq!(world.ignored(), ["one"]);
     world.test.done(world.report("one", "2", &[network(1)]));
     let row: DmarcSourceRow = world.test.row(&keys::dmarc_source(world.account, world.domain, network(1)));
     assert_eq!(row.is_mine, Some(true), "another report keeps the mark");
-    assert_eq!(ignored_reporters(&world.test.snapshot(), world.account, world.domain).unwrap().len(), 1);
+    assert_eq!(world.ignored(), ["one"]);
 }
 
 const TABLES: [Table; 7] = [

@@ -69,6 +69,29 @@ pub(super) fn waiting_for_bucket() {
     notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
 }
 
+/// Extends the start timeout of systemd until it is dropped.
+pub(super) struct SlowStart(JoinHandle<()>);
+
+impl SlowStart {
+    /// Begins to report a start whose duration is unknown, with this status.
+    pub(super) fn begin(status: &'static str) -> Self {
+        Self(tokio::spawn(async move {
+            let mut turns = tokio::time::interval(WORK_WAIT / 4);
+            loop {
+                turns.tick().await;
+                let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
+                notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+            }
+        }))
+    }
+}
+
+impl Drop for SlowStart {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Pings the supervisor's watchdog every half period, if the supervisor has one. It pings as long as this runtime runs
 /// tasks, the store can be read, and a write could succeed. Ends when the handle is aborted.
 pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 /// Maximum number of listed fields. A longer answer would not help, and would be many times the request's size.
 const FIELDS_MAX: usize = 1000;
 
+/// Maximum characters of a field's name and of a sentence. Names come from the caller.
+const TEXT_MAX: usize = 300;
+
 /// Maximum number of hints in an answer.
 const HINTS_MAX: usize = 20;
 
@@ -36,7 +39,7 @@ impl Violations {
     /// Adds a hint for the answer's `message`, such as the nearest known name of an unknown field.
     pub fn hint(&mut self, hint: impl Into<String>) {
         if self.hints.len() < HINTS_MAX {
-            self.hints.push(hint.into());
+            self.hints.push(shortened(hint.into()));
         }
     }
 
@@ -49,9 +52,13 @@ impl Violations {
     }
 
     /// Adds violations, unless the maximum number of fields is reached.
-    fn add_all(&mut self, field: String, mut sentences: Vec<String>) {
+    fn add_all(&mut self, field: String, sentences: Vec<String>) {
+        let field = shortened(field);
         if self.faults.len() < FIELDS_MAX || self.faults.contains_key(&field) {
-            self.faults.entry(field).or_default().append(&mut sentences);
+            let known = self.faults.entry(field).or_default();
+            if known.len() < FIELDS_MAX {
+                known.extend(sentences.into_iter().map(shortened));
+            }
         }
     }
 
@@ -84,6 +91,15 @@ impl Violations {
     }
 }
 
+/// Returns the text with [`TEXT_MAX`] characters at most.
+fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(TEXT_MAX) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +111,17 @@ mod tests {
         violations.add("unknown0", "Twice.");
         assert_eq!(violations.by_field().len(), FIELDS_MAX);
         assert_eq!(violations.by_field()["unknown0"].len(), 2);
+    }
+
+    #[test]
+    fn the_callers_long_names_are_not_repeated_in_full() {
+        let mut violations = Violations::of("ä".repeat(1 << 20), "unknown field");
+        violations.hint("ä".repeat(1 << 20));
+        (0..5000).for_each(|_| violations.add("to", "x".repeat(1 << 10)));
+        let size = |text: &String| text.chars().count();
+        assert!(violations.by_field().keys().chain(violations.hints()).all(|text| size(text) <= TEXT_MAX + 1));
+        assert!(
+            violations.by_field()["to"].len() == FIELDS_MAX && size(&violations.by_field()["to"][0]) <= TEXT_MAX + 1
+        );
     }
 }

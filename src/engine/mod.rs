@@ -179,7 +179,9 @@ pub struct Engine {
     /// Reads the bodies of messages in flight.
     body_reads: Blocking,
     passwords: Passwords,
-    throttles: Throttles,
+    throttles: Arc<Throttles>,
+    /// Counters of sign-ins at an identity provider, which need no password: they must not displace the others.
+    oidc_throttles: Arc<Throttles>,
     hot_keys: HotKeys,
     replays: Replays,
     /// Networks that the relays' host names resolve to.
@@ -241,7 +243,8 @@ impl Engine {
             blocking: Blocking::new(executor, blocking::WORK_AT_ONCE),
             body_reads: Blocking::new(executor, blocking::BODIES_AT_ONCE),
             passwords: Passwords::new(executor),
-            throttles: Throttles::default(),
+            throttles: Arc::default(),
+            oidc_throttles: Arc::default(),
             hot_keys: HotKeys::default(),
             replays: Replays::default(),
             own_networks: OwnNetworks::default(),

@@ -1,9 +1,8 @@
 //! Hashing passwords with argon2id, off the async threads and few at a time. Each hash costs 19 MiB and much CPU time,
 //! so a flood of sign-ins must neither exhaust memory nor starve mail delivery.
 
-use std::sync::OnceLock;
-
 use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
+use tokio::sync::OnceCell;
 
 use super::executor::Executor;
 use super::turn_permits::{TurnPermit, TurnPermits};
@@ -17,8 +16,9 @@ use crate::domain::user::NewPassword;
 /// Maximum concurrent hashes for strangers, and as many for known users. So strangers use one processor at most, and
 /// never delay a known user.
 const AT_ONCE: usize = 1;
-/// Maximum strangers in the queue for a hash; beyond that, sign-in is overloaded for them.
-const STRANGERS_MAX: usize = 128;
+/// Maximum strangers in the queue for a hash; beyond that, sign-in is overloaded for them. As many as HTTP has
+/// connections by default, so that only many networks together can fill it.
+const STRANGERS_MAX: usize = 1024;
 /// Maximum strangers of one network in the queue.
 const STRANGERS_OF_SITE: usize = 16;
 /// Maximum users in the queue for a hash whose browser or session is known.
@@ -37,7 +37,7 @@ pub(super) struct Passwords {
     known: HashQueue<AccountId>,
     users: WorkSlots<UserId>,
     /// Hash of an unknown password, so that an unknown user takes as long as a known one.
-    nobody: OnceLock<String>,
+    nobody: OnceCell<String>,
 }
 
 /// A queue of bounded length in which owners take turns.
@@ -90,15 +90,18 @@ impl Passwords {
             strangers: HashQueue::new(STRANGERS_MAX, STRANGERS_OF_SITE),
             known: HashQueue::new(KNOWN_MAX, KNOWN_OF_ACCOUNT),
             users: WorkSlots::new(KNOWN_MAX, KNOWN_OF_USER),
-            nobody: OnceLock::new(),
+            nobody: OnceCell::new(),
         }
     }
 
     /// Takes all strangers' slots in the queue until the result is dropped.
     #[cfg(test)]
     pub(super) fn occupy(&self) -> Vec<WorkSlot<Option<Network>>> {
-        let networks = (0..128_u8).map(|host| Some(Network::of_site([192, 0, 2, host].into())));
-        networks.map(|network| self.strangers.slots.take(network).unwrap()).collect()
+        let places = (0..STRANGERS_MAX).map(|place| u8::try_from(place / STRANGERS_OF_SITE).unwrap_or_default());
+        places
+            .map(|host| Some(Network::of_site([192, 0, 2, host].into())))
+            .map(|network| self.strangers.slots.take(network).unwrap())
+            .collect()
     }
 
     /// Returns the hash of a new password of a user of `account`, with a random salt.
@@ -132,11 +135,8 @@ impl Passwords {
     }
 
     async fn nobody(&self, line: Line) -> Result<String, Crowded> {
-        if let Some(hash) = self.nobody.get() {
-            return Ok(hash.clone());
-        }
-        let made = self.run(line, || hashed(b"nobody's password", &[0; SALT_BYTES])).await?;
-        Ok(self.nobody.get_or_init(|| made).clone())
+        let make = || self.run(line, || hashed(b"nobody's password", &[0; SALT_BYTES]));
+        self.nobody.get_or_try_init(make).await.cloned()
     }
 
     async fn run<T: Send + 'static>(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Engine;
 use super::audit::Behalf;
 use super::passwords::{Crowded, Line};
-use super::throttles::Bucket;
+use super::throttles::{Bucket, Throttles};
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
@@ -123,7 +123,7 @@ impl Engine {
             let session = Session::begin(account, user.id, stage, from.as_client(), engine.clock.now());
             engine.begin_session(session, &user, None, None, from.as_client()).await
         };
-        self.throttled(buckets, attempt, SignInRefusal::is_failure).await
+        self.throttled(&self.throttles, buckets, attempt, SignInRefusal::is_failure).await
     }
 
     /// Checks the second factor of a session that awaits it, and replaces it with a complete session.
@@ -150,7 +150,7 @@ impl Engine {
             let session = Session::begin(account, user, Stage::SignedIn, from.as_client(), engine.clock.now());
             engine.begin_session(session, &visitor.user, Some(step), Some(visitor.key), from.as_client()).await
         };
-        self.throttled(buckets, attempt, SignInRefusal::is_failure).await
+        self.throttled(&self.throttles, buckets, attempt, SignInRefusal::is_failure).await
     }
 
     /// Checks the password of a signed-in user.
@@ -168,7 +168,7 @@ impl Engine {
             let is_right = engine.passwords.is_right(&password, Some(&hash), line).await?;
             if is_right { Ok(()) } else { Err(OpError::Refused(SignInRefusal::Wrong)) }
         };
-        self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
+        self.throttled(&self.throttles, vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
 
     /// Checks the password of a signed-in user, and the code if there is a second factor. The user may then create and
@@ -195,7 +195,7 @@ impl Engine {
             let op = ProveSession { key, password_hash, totp_step };
             engine.store.commit(op).await.map_err(outdated)
         };
-        self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
+        self.throttled(&self.throttles, vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
 
     /// Runs an attempt, and counts it as a failure unless it succeeds. An attempt that the service could not judge is
@@ -203,14 +203,15 @@ impl Engine {
     /// attempts, and never counts a good attempt as a failure.
     pub(super) async fn throttled<T: Send + 'static, R: From<Throttled> + Send + 'static>(
         self: &Arc<Self>,
+        throttles: &Arc<Throttles>,
         buckets: Vec<Bucket>,
         attempt: impl Future<Output = Result<T, OpError<R>>> + Send + 'static,
         is_failure: fn(&R) -> bool,
     ) -> Result<T, OpError<R>> {
         let begun = self.clock.monotonic();
-        let counted = self.throttles.begin(&buckets, begun);
+        let counted = throttles.begin(&buckets, begun);
         counted.map_err(|throttled| OpError::Refused(throttled.into()))?;
-        let counted = CountedAttempt { engine: Arc::clone(self), buckets, begun, is_failure: false };
+        let counted = CountedAttempt { throttles: Arc::clone(throttles), buckets, begun, is_failure: false };
         let judged = tokio::spawn(async move {
             let outcome = attempt.await;
             counted.end(matches!(&outcome, Err(OpError::Refused(refusal)) if is_failure(refusal)));
@@ -330,7 +331,7 @@ impl Engine {
 
 /// An attempt that is counted. Dropping it cancels the count unless the attempt failed.
 struct CountedAttempt {
-    engine: Arc<Engine>,
+    throttles: Arc<Throttles>,
     buckets: Vec<Bucket>,
     begun: Duration,
     is_failure: bool,
@@ -345,7 +346,7 @@ impl CountedAttempt {
 impl Drop for CountedAttempt {
     fn drop(&mut self) {
         if !self.is_failure {
-            self.engine.throttles.take_back(&self.buckets, self.begun);
+            self.throttles.take_back(&self.buckets, self.begun);
         }
     }
 }

@@ -69,7 +69,7 @@ impl BodyBudgets {
     /// Creates supplies of these sizes.
     pub fn new(sizes: &BudgetSizes) -> Self {
         Self {
-            shared: Mutex::new(Shares::new(sizes.shared, sizes.shared / ACCOUNT_PART)),
+            shared: Mutex::new(Shares::with_reserve(sizes.shared, sizes.shared / ACCOUNT_PART)),
             strangers: Mutex::new(Shares::new(sizes.strangers, sizes.stranger)),
             awaited: Arc::new(Mutex::new(Shares::new(usize::MAX, AWAITED_MAX))),
         }
@@ -285,9 +285,9 @@ mod tests {
         let mut held: Vec<_> = ["192.0.2.1", "192.0.2.2"].map(|from| Charge::new(&budgets, stranger(from))).into();
         assert!(held.iter_mut().all(|charge| charge.grow(10_000).is_ok()));
         assert_eq!(Charge::new(&budgets, stranger("192.0.2.3")).grow(5000), Err(ApiError::Overloaded));
-        for id in 0..4 {
+        for (id, bytes) in [(0, 10_000), (1, 10_000), (2, 10_000), (3, 2500)] {
             let mut charge = Charge::new(&budgets, account(id));
-            assert_eq!(charge.grow(10_000), Ok(()));
+            assert_eq!(charge.grow(bytes), Ok(()));
             held.push(charge);
         }
     }

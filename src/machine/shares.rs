@@ -6,6 +6,9 @@
 //! each  |#####------| at most, so one holder never takes everything
 //! ```
 //!
+//! With a reserve, a holder with a quarter of its share gets no more once less than a quarter of the supply is left, so
+//! that a few holders never take everything.
+//!
 //! Memory use grows only with the number of current holders.
 
 use std::collections::HashMap;
@@ -16,8 +19,11 @@ use std::hash::Hash;
 pub struct Shares<K> {
     all: usize,
     each: usize,
+    has_reserve: bool,
     lent: usize,
     by_holder: HashMap<K, usize>,
+    /// Units beyond the limits. They count for their holder alone.
+    overdrawn: HashMap<K, usize>,
 }
 
 /// Error: the supply, or the holder's share of it, is used up.
@@ -28,7 +34,12 @@ pub struct Exhausted;
 impl<K: Eq + Hash + Clone> Shares<K> {
     /// Creates a supply of `all` units, of which one holder may have `each`.
     pub fn new(all: usize, each: usize) -> Self {
-        Self { all, each, lent: 0, by_holder: HashMap::new() }
+        Self { all, each, has_reserve: false, lent: 0, by_holder: HashMap::new(), overdrawn: HashMap::new() }
+    }
+
+    /// Creates a supply whose last quarter is for holders that hold little.
+    pub fn with_reserve(all: usize, each: usize) -> Self {
+        Self { has_reserve: true, ..Self::new(all, each) }
     }
 
     /// Lends `units` to `holder`.
@@ -38,7 +49,10 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     pub fn take(&mut self, holder: &K, units: usize) -> Result<(), Exhausted> {
         let held = self.by_holder.get(holder).copied().unwrap_or(0).saturating_add(units);
         let lent = self.lent.saturating_add(units);
-        if held > self.each || lent > self.all {
+        let is_scarce = self.has_reserve && lent > self.all - self.all / 4;
+        let each = if is_scarce { self.each.div_ceil(4) } else { self.each };
+        let overdrawn = self.overdrawn.get(holder).copied().unwrap_or(0);
+        if held.saturating_add(overdrawn) > each || lent > self.all {
             return Err(Exhausted);
         }
         if units > 0 {
@@ -48,12 +62,12 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         Ok(())
     }
 
-    /// Lends `units` to `holder` even beyond the limits, so that its next request is refused.
+    /// Lends `units` to `holder` even beyond the limits, so that its next request is refused. Others' limits are not
+    /// affected.
     pub fn take_beyond_limit(&mut self, holder: &K, units: usize) {
         if units > 0 {
-            let held = self.by_holder.entry(holder.clone()).or_insert(0);
-            *held = held.saturating_add(units);
-            self.lent = self.lent.saturating_add(units);
+            let overdrawn = self.overdrawn.entry(holder.clone()).or_insert(0);
+            *overdrawn = overdrawn.saturating_add(units);
         }
     }
 
@@ -64,14 +78,20 @@ impl<K: Eq + Hash + Clone> Shares<K> {
 
     /// Returns `units` of `holder` to the supply.
     pub fn give_back(&mut self, holder: &K, units: usize) {
-        let Some(held) = self.by_holder.get_mut(holder) else { return };
-        let units = units.min(*held);
-        *held -= units;
-        self.lent -= units;
-        if *held == 0 {
-            self.by_holder.remove(holder);
-        }
+        let overdrawn = reduce(&mut self.overdrawn, holder, units);
+        self.lent -= reduce(&mut self.by_holder, holder, units - overdrawn);
     }
+}
+
+/// Takes up to `units` from the holder's entry, and returns how many that were.
+fn reduce<K: Eq + Hash>(entries: &mut HashMap<K, usize>, holder: &K, units: usize) -> usize {
+    let Some(entry) = entries.get_mut(holder) else { return 0 };
+    let units = units.min(*entry);
+    *entry -= units;
+    if *entry == 0 {
+        entries.remove(holder);
+    }
+    units
 }
 
 #[cfg(test)]
@@ -92,13 +112,31 @@ mod tests {
     }
 
     #[test]
+    fn the_reserve_is_for_holders_with_little() {
+        let mut shares = Shares::with_reserve(64, 16);
+        for holder in ["a", "b", "c"] {
+            assert_eq!(shares.take(&holder, 16), Ok(()));
+            assert_eq!(shares.take(&holder, 1), Err(Exhausted));
+        }
+        assert_eq!(shares.take(&"d", 5), Err(Exhausted), "less than a quarter is left");
+        for holder in ["d", "e", "f", "g"] {
+            assert_eq!(shares.take(&holder, 4), Ok(()));
+        }
+        assert_eq!(shares.take(&"h", 1), Err(Exhausted), "the holders have all units");
+        shares.give_back(&"a", 16);
+        assert_eq!(shares.take(&"h", 1), Ok(()));
+    }
+
+    #[test]
     fn an_overdrawn_holder_gets_nothing_until_it_returns_units() {
-        let mut shares = Shares::new(10, 4);
-        shares.take_beyond_limit(&"a", 6);
+        let mut shares = Shares::new(64, 16);
+        shares.take_beyond_limit(&"a", 100);
         assert_eq!(shares.take(&"a", 1), Err(Exhausted));
-        assert_eq!(shares.take(&"b", 4), Ok(()));
-        shares.give_back(&"a", 6);
-        assert_eq!(shares.take(&"a", 4), Ok(()));
+        assert_eq!(shares.take(&"b", 16), Ok(()), "another holder is not affected");
+        shares.give_back(&"a", 100);
+        assert_eq!(shares.take(&"a", 16), Ok(()));
+        shares.give_back(&"a", 16);
+        assert_eq!((shares.lent, shares.overdrawn.len()), (16, 0));
     }
 
     proptest! {

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import secrets
+import socket
 import subprocess
 import time
 
@@ -342,3 +343,20 @@ def test_an_idle_standby_makes_one_get_a_second(active, standbys, bucket):
     assert {method for method, _ in asked} == {"GET"}, asked
     slots = [path for _, path in asked if "/log/" in path]
     assert len(slots) <= 12 and len(asked) <= len(slots) + 6, asked
+
+
+def test_a_standby_without_the_bucket_extends_the_start_timeout(active, bucket, standbys, workdir, monkeypatch):
+    server = active()
+    based(server)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(workdir / "notify"))
+        systemd.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(workdir / "notify"))
+        bucket.proxy.mode = "away"
+        standby = standbys(server, is_awaited=False)
+        assert b"EXTEND_TIMEOUT_USEC=120000000" in systemd.recv(4096)
+        bucket.proxy.mode = "honest"
+        told = b""
+        while b"READY=1" not in told:
+            told = systemd.recv(4096)
+    assert standby.status()["role"] == "standby"

@@ -24,6 +24,7 @@ use super::serve;
 use super::settings;
 use super::signals::{SignalRequest, Signals};
 use super::store_open_report::Start;
+use super::supervisor::SlowStart;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State, set_aside};
@@ -79,7 +80,16 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
             return Ok(Exit::Usage);
         };
         let (directory, start) = (&config.data_dir, Start::Service(OnJournalDamage::Refuse));
-        let following = Following { config, options, key, world: &world, clock: &clock, is_ready: Cell::new(false) };
+        let slow_start = SlowStart::begin("following the log of the replica; not yet at its end");
+        let following = Following {
+            config,
+            options,
+            key,
+            world: &world,
+            clock: &clock,
+            is_ready: Cell::new(false),
+            slow_start: Cell::new(Some(slow_start)),
+        };
         let mut config = config.clone();
         let serves_without_bucket = following.serves_without_bucket()?;
         let claim = loop {
@@ -96,6 +106,7 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
         };
         // A standby that was ready has reported it.
         let ready_fd = options.ready_fd.filter(|_| !following.is_ready.get());
+        drop(following.slow_start.take());
         let ground = LockedStore::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
         serve::serve_opened(&config, ground, PassedSockets::default(), ready_fd, claim).await
     })
@@ -130,6 +141,8 @@ struct Following<'a> {
     clock: &'a Arc<dyn Clock>,
     /// Whether readiness was reported.
     is_ready: Cell<bool>,
+    /// Until readiness is reported.
+    slow_start: Cell<Option<SlowStart>>,
 }
 
 impl Following<'_> {
@@ -269,6 +282,7 @@ impl Following<'_> {
                     tracing::info!("the standby has caught up with the log");
                 }
                 if !self.is_ready.replace(true) {
+                    drop(self.slow_start.take());
                     serve::notify_ready(self.options.ready_fd).map_err(|cli_error| ReplicaError::Io {
                         what: "reporting readiness".to_owned(),
                         error: std::io::Error::other(cli_error.to_string()),

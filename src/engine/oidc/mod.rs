@@ -45,7 +45,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Maximum concurrent pages that query the provider. The clients' networks take turns.
 const AT_ONCE: usize = 16;
 /// Maximum pages that wait for their turn or query the provider.
-const PAGES_MAX: usize = 256;
+const PAGES_MAX: usize = 1024;
 /// Maximum of them from one network.
 const PAGES_OF_SITE: usize = 16;
 
@@ -194,19 +194,20 @@ impl Engine {
     ) -> Outcome<SignedIn> {
         let buckets = vec![Bucket::client(from.address)];
         let (engine, from) = (Arc::clone(self), OwnedClient::from(from));
+        // Costs nothing, and reveals nothing, so it is not counted.
+        let key = self.store.master_key();
+        let Some(started) = Started::open(&returned.cookie, &returned.state, key, real_now) else {
+            return refuse(OidcRefusal::NotStarted);
+        };
         let attempt = async move {
             let Some(oidc) = engine.oidc.get() else { return refuse(OidcRefusal::NotStarted) };
-            let key = engine.store.master_key();
-            let Some(started) = Started::open(&returned.cookie, &returned.state, key, real_now) else {
-                return refuse(OidcRefusal::NotStarted);
-            };
             let _turn = oidc.turn(from.as_client().address).await.map_err(OpError::Refused)?;
             let vouched = timeout(DEADLINE, engine.vouched(oidc, &started, &returned, real_now)).await;
             let person = vouched.unwrap_or_else(|_| refuse(OidcRefusal::Slow))?;
             let begun = engine.session_of(oidc, (&person, &started.link), &from, real_now).await?;
             Ok(SignedIn { begun, next: started.next })
         };
-        self.throttled(buckets, attempt, OidcRefusal::is_failure).await
+        self.throttled(&self.oidc_throttles, buckets, attempt, OidcRefusal::is_failure).await
     }
 
     /// Returns the person whom the provider authenticated.

@@ -61,10 +61,10 @@ impl OidcRefusal {
     /// Returns whether the person presented something wrong. A failure of the provider is not counted.
     pub(super) const fn is_failure(&self) -> bool {
         match self {
-            Self::NotStarted | Self::Denied(_) | Self::Issuer | Self::Token(_) | Self::OtherSubject => true,
+            Self::Denied(_) | Self::Issuer | Self::Token(_) | Self::OtherSubject => true,
             Self::Provider(fault) => matches!(fault, ProviderFault::Status(_, 400..=499)),
             Self::Unverified | Self::Nobody | Self::Taken | Self::Disabled | Self::Closed => true,
-            Self::Slow | Self::Throttled(_) | Self::Crowded => false,
+            Self::NotStarted | Self::Slow | Self::Throttled(_) | Self::Crowded => false,
         }
     }
 }

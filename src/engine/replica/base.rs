@@ -125,7 +125,7 @@ impl BaseMaker {
     }
 
     fn is_due(&self) -> bool {
-        let Some(newest) = self.newest.as_ref().filter(|_| !self.shared.outbox.has_gap()) else { return true };
+        let Some(newest) = self.newest.as_ref().filter(|_| !self.shared.outbox.owes_base()) else { return true };
         let (_, bytes, slots) = self.shared.log_since_base();
         let is_old = self.objects.clock.now().since(newest.taken_at) >= self.policy.age;
         self.shared.position().sequence > newest.sequence.max(self.unneeded)
@@ -148,6 +148,9 @@ impl BaseMaker {
         let status = BaseStatus::of(&manifest);
         tracing::info!(slot = manifest.slot, rows = manifest.rows, bytes = status.bytes, "base finished");
         self.newest = Some(manifest);
+        if let Err(error) = self.shared.outbox.base_made() {
+            tracing::warn!(%error, "could not record that a base was made; the next start makes another");
+        }
         self.shared.restart_log_count();
         self.record_position(status.slot).await?;
         let restorable_from = self.collector.collect().await?;
@@ -380,7 +383,7 @@ impl BaseMaker {
         }
         tracing::error!(?lost, "objects of the replica are missing from the bucket; making a new base");
         self.shared.count_resync();
-        self.shared.keys().clear();
+        self.shared.lose_keys();
         self.objects.write_identity(&self.shared.claim).await?;
         self.newest = None;
         self.shared.base_wanted.notify_one();

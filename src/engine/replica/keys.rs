@@ -18,6 +18,8 @@ use crate::store::replica::{Kind, content};
 
 /// Interval between two checks of known deadlines.
 const SWEEP: Duration = Duration::from_secs(60);
+/// Checks between two listings of all keys. A late write of a deposed machine may bring back a removed key.
+const SWEEPS_OF_LISTING: u32 = 60;
 
 /// A segment: its bucket, and its number in it.
 type Segment = (Timestamp, u32);
@@ -43,11 +45,13 @@ pub(super) async fn send(
 
 /// Removes the keys of expired content from the bucket, as long as the future is polled.
 pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>) {
-    let mut is_listed = false;
+    let mut sweeps = 0;
     loop {
-        if !is_listed {
-            is_listed = list(&objects, &shared).await.is_ok();
+        if sweeps == 0 || shared.takes_lost_keys() {
+            // A failed listing is repeated at the next check.
+            sweeps = if list(&objects, &shared).await.is_ok() { SWEEPS_OF_LISTING } else { 1 };
         }
+        sweeps -= 1;
         if let Err(error) = remove_over(&objects, &store, &shared).await {
             tracing::warn!(%error, "could not remove content keys from the bucket; trying again");
         }
@@ -55,7 +59,7 @@ pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Ar
     }
 }
 
-/// Reads the keys that earlier epochs left in the bucket.
+/// Reads the keys in the bucket: earlier epochs left some, and no row may name their segments any more.
 async fn list(objects: &ReplicaObjects, shared: &Shared) -> BucketResult<()> {
     let found = objects.list(name::KEYS, "").await?;
     let keys = found.iter().filter_map(|object| match object.name.parse() {

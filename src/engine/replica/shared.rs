@@ -2,6 +2,7 @@
 //! requests.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -65,6 +66,7 @@ pub struct Shared {
     inner: Mutex<Inner>,
     /// Segments whose key objects are known to be in the bucket.
     pub(super) keys: Mutex<BTreeSet<(Timestamp, u32)>>,
+    has_lost_keys: AtomicBool,
     confirmed: watch::Sender<u64>,
     deposed: watch::Sender<bool>,
     pub(super) beat: Notify,
@@ -93,6 +95,7 @@ impl Shared {
             holder,
             inner: Mutex::default(),
             keys: Mutex::default(),
+            has_lost_keys: AtomicBool::new(false),
             confirmed,
             deposed,
             beat,
@@ -242,11 +245,11 @@ impl Shared {
         let position = self.position();
         let unconfirmed = self.outbox.unconfirmed();
         let lag = unconfirmed.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
-        let (has_gap, lease_left) = (self.outbox.has_gap(), self.lease.left());
+        let (owes_base, lease_left) = (self.outbox.owes_base(), self.lease.left());
         let is_unconfirmed = self.lease.is_unconfirmed();
         let inner = self.inner();
         let state = match &inner.failure {
-            _ if has_gap || inner.is_resyncing => State::Resync,
+            _ if owes_base || inner.is_resyncing => State::Resync,
             _ if self.outbox.is_degraded() => State::Degraded,
             Some((BucketErrorKind::Forbidden, _)) => State::Forbidden,
             _ if is_unconfirmed => State::Unreachable,
@@ -279,6 +282,18 @@ impl Shared {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets which keys the bucket has, because it may have lost some. They are written again where rows name them,
+    /// and listed again.
+    pub(super) fn lose_keys(&self) {
+        self.keys().clear();
+        self.has_lost_keys.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Self::lose_keys`] was called since the last call.
+    pub(super) fn takes_lost_keys(&self) -> bool {
+        self.has_lost_keys.swap(false, Ordering::AcqRel)
     }
 
     pub(super) fn keys(&self) -> MutexGuard<'_, BTreeSet<(Timestamp, u32)>> {

@@ -17,6 +17,8 @@ use crate::store::disk::{Disk, DiskFile, Opening};
 /// Name of the backlog's directory in the data directory.
 pub(in crate::store) const DIRECTORY: &str = "replica";
 const PREFIX: &str = "backlog.";
+/// File that exists while the log needs a new base.
+const BASE_OWED: &str = "base-owed";
 const MAGIC: &[u8] = b"PRBL\x01";
 const HEAD: usize = 4 + DIGEST;
 const DIGEST: usize = 16;
@@ -70,6 +72,25 @@ impl Backlog {
             backlog.read_file(number, last, &mut found)?;
         }
         Ok((backlog, found))
+    }
+
+    /// Whether the log has had a gap since its newest base.
+    pub(super) fn owes_base(&self) -> bool {
+        self.disk.exists(&self.directory.join(BASE_OWED))
+    }
+
+    /// Marks durably that the log has a gap.
+    pub(super) fn mark_base_owed(&self) -> io::Result<()> {
+        if !self.owes_base() {
+            self.disk.open(&self.directory.join(BASE_OWED), Opening::Kept)?.sync_data()?;
+            self.disk.sync_directory(&self.directory)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the mark.
+    pub(super) fn unmark_base_owed(&self) -> io::Result<()> {
+        if self.owes_base() { self.disk.remove_file(&self.directory.join(BASE_OWED)) } else { Ok(()) }
     }
 
     fn numbers(&self) -> io::Result<Vec<u64>> {

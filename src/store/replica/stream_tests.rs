@@ -33,6 +33,7 @@ fn replicated(backlog_bytes_max: u64) -> TestStore {
     test.open().unwrap();
     let last = outbox(&test).resume();
     outbox(&test).confirm(at(1, last));
+    outbox(&test).base_made().unwrap();
     test
 }
 
@@ -125,6 +126,25 @@ fn a_store_that_ran_without_replication_has_a_gap() {
 }
 
 #[test]
+fn a_gap_is_remembered_until_a_base_is_made() {
+    let mut test = replicated(BACKLOG_BYTES);
+    outbox(&test).base_made().unwrap();
+    outbox(&test).begin_gap();
+    outbox(&test).base_made().unwrap();
+    assert!(outbox(&test).owes_base(), "a base that was begun before the gap does not close it");
+    let dropped = outbox(&test).resume();
+    accept(&test);
+    let confirmed = outbox(&test).last();
+    outbox(&test).confirm(at(3, confirmed));
+    test.replica = Some(ReplicaStart { confirmed: at(3, confirmed), backlog_bytes_max: BACKLOG_BYTES, sync: None });
+    test.reopen();
+    assert!(dropped < confirmed && !outbox(&test).has_gap() && outbox(&test).owes_base());
+    outbox(&test).base_made().unwrap();
+    test.reopen();
+    assert!(!outbox(&test).owes_base());
+}
+
+#[test]
 fn a_backlog_that_exceeds_its_limit_is_dropped() {
     let test = replicated(300);
     for _ in 0..4 {
@@ -133,7 +153,8 @@ fn a_backlog_that_exceeds_its_limit_is_dropped() {
     }
     assert!(outbox(&test).has_gap());
     assert_eq!(outbox(&test).unconfirmed(), Unconfirmed::default());
-    assert!(fs::read_dir(test.directory().join("replica")).unwrap().next().is_none());
+    let left = fs::read_dir(test.directory().join("replica")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["base-owed"]);
 }
 
 #[test]

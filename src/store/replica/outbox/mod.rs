@@ -67,6 +67,8 @@ struct State {
     recorded: u64,
     /// Set while records are dropped: the log has a gap, which only a new base closes.
     has_gap: bool,
+    /// Whether the log has had a gap since its newest base. It is marked on disk too.
+    owes_base: bool,
     /// The sequence after which the log continues after a gap, until the bucket has it.
     resumed: Option<u64>,
     last: u64,
@@ -120,6 +122,7 @@ impl Outbox {
             state.waiting.push_back(QueuedRecords { sequence, bytes, payload: None, stored: Some(found.stored) });
         }
         state.has_gap |= next != last.number + 1;
+        state.owes_base = backlog.owes_base();
         let outbox = Self {
             state: Mutex::new(state),
             backlog: Mutex::new(backlog),
@@ -227,8 +230,12 @@ impl Outbox {
 
     /// Drops all records and every later one, until [`Self::resume`].
     fn drop_all(&self) {
+        // Marked first: a process that ends before the base is made must not forget that the log has a gap.
+        if let Err(error) = self.backlog().mark_base_owed() {
+            tracing::error!(%error, "could not mark on disk that the replica needs a new base; restart only after it");
+        }
         let mut state = self.state();
-        (state.has_gap, state.resumed) = (true, None);
+        (state.has_gap, state.owes_base, state.resumed) = (true, true, None);
         state.waiting.clear();
         state.staged = None;
         (state.memory_bytes, state.bytes) = (0, 0);
@@ -240,6 +247,25 @@ impl Outbox {
     /// Whether records are dropped because the log has a gap.
     pub fn has_gap(&self) -> bool {
         self.state().has_gap
+    }
+
+    /// Whether only a new base makes the log usable again after a gap.
+    pub fn owes_base(&self) -> bool {
+        self.state().owes_base
+    }
+
+    /// Records that a base was made after the last gap.
+    ///
+    /// # Errors
+    /// File system errors; the next start makes another base.
+    pub fn base_made(&self) -> io::Result<()> {
+        let mut state = self.state();
+        if state.has_gap || !state.owes_base {
+            return Ok(());
+        }
+        state.owes_base = false;
+        drop(state);
+        self.backlog().unmark_base_owed()
     }
 
     /// Drops all records and the confirmed position: the log begins again with a new base.

@@ -337,3 +337,19 @@ def test_a_machine_set_back_to_an_older_disk_applies_the_rest_of_the_log_before_
     found = confirmed(server)
     assert found["epoch"] == before["epoch"] + 2 and found["holder"] == before["holder"]
     whole(server)
+
+
+def test_a_restore_that_ends_at_a_gap_says_so(active, bucket, workdir):
+    server = active()
+    server.api.accept(MAIL)
+    confirmed(server)
+    base = based(server)["slot"]
+    for _ in range(4):
+        server.api.accept(MAIL)
+        confirmed(server)
+    server.kill()
+    _, (code, out, err) = restore(server, bucket, workdir, "whole")
+    assert code == 0 and json.loads(out)["gap"] is None, out + err
+    bucket.remove(f"log/{base + 2:012}")
+    _, (code, out, err) = restore(server, bucket, workdir, "gap")
+    assert code == 0 and f"log/{base + 2:012}" in json.loads(out)["gap"] and "gap" in err, out + err

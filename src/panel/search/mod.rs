@@ -32,6 +32,9 @@ const OPERATORS: [(&str, &str); 13] = [
 /// Format of a day.
 const DAY: &str = "2026-11-20";
 
+/// Query parameters of a page.
+type QueryParams = Vec<(&'static str, String)>;
+
 /// One term of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Term {
@@ -213,12 +216,12 @@ impl Search {
     }
 
     /// Returns the query parameters of this search.
-    pub(super) fn params(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn params(&self) -> QueryParams {
         vec![("q", self.text.clone()), ("status", self.status.clone()), ("stream", self.stream.clone())]
     }
 
     /// Returns the parameters of this search with another status. An empty status matches all messages.
-    pub(super) fn with_status(&self, status: &str) -> Vec<(&'static str, String)> {
+    pub(super) fn with_status(&self, status: &str) -> QueryParams {
         let is_status =
             |part: &String| part.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case("status"));
         let text = parts(&self.text).filter(|part| !is_status(part)).map(|part| quoted(&part)).collect::<Vec<_>>();
@@ -227,7 +230,7 @@ impl Search {
 
     /// Returns the words that look like a metadata pair, such as `order:10482` or `order=10482`. Each has the search of
     /// the pair, and the parameters of the whole search with it.
-    pub(super) fn metadata_hints(&self) -> Vec<(String, String, Vec<(&'static str, String)>)> {
+    pub(super) fn metadata_hints(&self) -> Vec<(String, String, QueryParams)> {
         let parts: Vec<String> = parts(&self.text).collect();
         let hint = |(place, typed): (usize, &String)| {
             let (name, value) = typed.split_once([':', '='])?;
@@ -247,7 +250,7 @@ impl Search {
     }
 
     /// Returns, for each term, the term and the search parameters without it.
-    pub(super) fn without_each(&self) -> impl Iterator<Item = (String, Vec<(&'static str, String)>)> {
+    pub(super) fn without_each(&self) -> impl Iterator<Item = (String, QueryParams)> {
         let parts: Vec<String> = parts(&self.text).collect();
         let chosen = [("status", &self.status), ("stream", &self.stream)];
         let typed = (0..parts.len()).map(move |place| {

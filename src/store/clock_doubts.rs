@@ -57,8 +57,13 @@ pub(super) struct Deadlines {
 impl Deadlines {
     /// Reads the doubts of a database, which may have an earlier format. `wall` is the wall clock.
     pub(super) fn read(database: &Database, wall: Timestamp) -> Self {
+        Self::at(database, time_of_start(database, wall))
+    }
+
+    /// Reads the doubts of a database, for a time that is known to be right.
+    pub(super) fn at(database: &Database, now: Timestamp) -> Self {
         let offsets = guarded(|| offsets_of_any_format(database));
-        Self { now: time_of_start(database, wall), offsets: offsets.ok().and_then(Result::ok).flatten() }
+        Self { now, offsets: offsets.ok().and_then(Result::ok).flatten() }
     }
 
     /// Returns whether the content of `bucket` may be destroyed. Content of a doubt that is not recorded, or whose row

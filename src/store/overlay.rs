@@ -14,12 +14,17 @@ const PAGE: usize = 4096;
 /// Maximum memory for a repair: 512 MiB.
 const PAGES_MAX: usize = 131_072;
 
+/// Growth of a file that is always allowed while it is verified beside the service: 256 MiB.
+const GROWTH_MIN: u64 = 256 << 20;
+
 /// Pages of a file with changes kept in memory.
 pub(super) struct Overlay {
     file: Arc<dyn DiskFile>,
     changed: RwLock<ChangedPages>,
     /// Once set, reads fail.
     is_stopped: Arc<AtomicBool>,
+    /// Length of the file above which reads fail.
+    length_max: u64,
 }
 
 struct ChangedPages {
@@ -34,12 +39,15 @@ impl Overlay {
     pub(super) fn over(file: Arc<dyn DiskFile>) -> io::Result<Self> {
         let length = file.length()?;
         let changed = ChangedPages { length, of_file: length, pages: BTreeMap::new() };
-        Ok(Self { file, changed: RwLock::new(changed), is_stopped: Arc::default() })
+        Ok(Self { file, changed: RwLock::new(changed), is_stopped: Arc::default(), length_max: u64::MAX })
     }
 
-    /// Creates a view of a file whose service goes on: with the header as it is now, until `is_stopped` is set.
+    /// Creates a view of a file whose service goes on: with the header as it is now, until `is_stopped` is set or the
+    /// file has grown by a quarter. The service can't use pages again that the view needs.
     pub(super) fn beside_service(file: Arc<dyn DiskFile>, is_stopped: Arc<AtomicBool>) -> io::Result<Self> {
-        let view = Self { is_stopped, ..Self::over(file)? };
+        let length = file.length()?;
+        let length_max = length.saturating_add((length / 4).max(GROWTH_MIN));
+        let view = Self { is_stopped, length_max, ..Self::over(file)? };
         let mut header = [0; PAGE];
         view.read(0, &mut header)?;
         view.write(0, &header)?;
@@ -84,6 +92,9 @@ impl StorageBackend for Overlay {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if self.is_stopped.load(Ordering::Acquire) {
             return Err(io::Error::other("the service is stopping"));
+        }
+        if self.length_max < u64::MAX && self.file.length()? > self.length_max {
+            return Err(io::Error::other("the file grew too much during the verification"));
         }
         let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
         if offset + out.len() as u64 > changed.length {

@@ -268,12 +268,12 @@ impl Follower {
         Ok(())
     }
 
-    /// Destroys content whose deadline has passed at `now`.
+    /// Destroys content whose deadline has passed at `now`, which was compared with the bucket's time.
     ///
     /// # Errors
     /// File system errors.
     pub fn destroy_until(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let deadlines = Deadlines::read(&self.database, now);
+        let deadlines = Deadlines::at(&self.database, now);
         let buckets = self.content.buckets_until(Timestamp::MAX)?;
         for end in buckets.into_iter().filter(|end| deadlines.have_passed(Bucket { end: *end })) {
             self.content.destroy(end)?;

@@ -11,6 +11,7 @@ use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::store::disk::FileSystem;
+use crate::store::op::clock_doubt::BeginDoubt;
 use crate::store::open::ReplicaStart;
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::row::message::MessageRow;
@@ -248,20 +249,24 @@ fn a_follower_refuses_a_batch_after_a_missing_one() {
 }
 
 #[test]
-fn a_follower_with_a_wall_clock_far_ahead_destroys_no_content() {
-    let mut test = TestStore::new();
-    let sender = test.sender();
-    let id = sender.accept_with_body("b@example.net", 1, b"kept");
-    let place = test.row::<MessageRow>(&sender.key(id)).place;
-    let now = test.now();
-    test.close();
-    let entropy = Arc::new(SeededEntropy::new(9));
-    let mut follower = Follower::open(&ReplicaDisk::default(), test.directory(), now, entropy).unwrap();
-    let days = |days: u32| now + Duration::from_secs(24 * 3600) * days;
-    follower.destroy_until(days(40)).unwrap();
-    assert!(!follower.lacks_key(place.bucket, place.segment));
-    follower.destroy_until(days(2)).unwrap();
-    assert!(follower.lacks_key(place.bucket, place.segment));
+fn a_follower_destroys_content_at_its_deadline_but_not_while_a_clock_doubt_is_open() {
+    for is_doubtful in [true, false] {
+        let mut test = TestStore::new();
+        let sender = test.sender();
+        let id = sender.accept_with_body("b@example.net", 1, b"kept");
+        let place = test.row::<MessageRow>(&sender.key(id)).place;
+        if is_doubtful {
+            test.done(BeginDoubt { number: 1 });
+        }
+        let now = test.now();
+        test.close();
+        let entropy = Arc::new(SeededEntropy::new(9));
+        let mut follower = Follower::open(&ReplicaDisk::default(), test.directory(), now, entropy).unwrap();
+        follower.destroy_until(now).unwrap();
+        assert!(!follower.lacks_key(place.bucket, place.segment));
+        follower.destroy_until(now + Duration::from_secs(30 * 24 * 3600)).unwrap();
+        assert_eq!(follower.lacks_key(place.bucket, place.segment), !is_doubtful);
+    }
 }
 
 fn outbox_in(directory: &Path, last: u64) -> std::io::Result<Outbox> {

@@ -231,7 +231,9 @@ impl Outbox {
     /// Drops all records and every later one, until [`Self::resume`].
     fn drop_all(&self) {
         // Marked first: a process that ends before the base is made must not forget that the log has a gap.
-        if let Err(error) = self.backlog().mark_base_owed() {
+        // The backlog stays locked, so that the end of an earlier base does not remove the mark.
+        let mut backlog = self.backlog();
+        if let Err(error) = backlog.mark_base_owed() {
             tracing::error!(%error, "could not mark on disk that the replica needs a new base; restart only after it");
         }
         let mut state = self.state();
@@ -240,7 +242,8 @@ impl Outbox {
         state.staged = None;
         (state.memory_bytes, state.bytes) = (0, 0);
         drop(state);
-        self.backlog().clear();
+        backlog.clear();
+        drop(backlog);
         self.added.notify_one();
     }
 
@@ -259,13 +262,14 @@ impl Outbox {
     /// # Errors
     /// File system errors; the next start makes another base.
     pub fn base_made(&self) -> io::Result<()> {
+        let backlog = self.backlog();
         let mut state = self.state();
         if state.has_gap || !state.owes_base {
             return Ok(());
         }
         state.owes_base = false;
         drop(state);
-        self.backlog().unmark_base_owed()
+        backlog.unmark_base_owed()
     }
 
     /// Drops all records and the confirmed position: the log begins again with a new base.

@@ -35,18 +35,22 @@ const WORK_WAIT: Duration = Duration::from_secs(120);
 /// Interval at which the log shows that progress.
 const WORK_LOG: Duration = Duration::from_secs(5);
 
+/// Extends the start timeout, and shows this status.
+fn extend_start(status: &str) {
+    let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
+    notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+}
+
 /// Reports slow work of a start: to systemd, which then extends the start timeout, and to the log.
 pub(super) fn starting() -> impl Fn(StartWork) {
     let logged = Cell::new(Instant::now());
     move |work| {
-        let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
-        let status = match work {
+        extend_start(match work {
             StartWork::Verifying => "verifying the database",
             StartWork::Repairing => "repairing the database",
             StartWork::Migrating(_) => "migrating the store",
             StartWork::Counting(_) => "counting rows of the store",
-        };
-        notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+        });
         if logged.get().elapsed() < WORK_LOG {
             return;
         }
@@ -64,9 +68,7 @@ pub(super) fn starting() -> impl Fn(StartWork) {
 
 /// Asks for more time while the bucket of the replica does not answer.
 pub(super) fn waiting_for_bucket() {
-    let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
-    let status = "waiting for the bucket of the replica; --without-replica starts without it";
-    notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+    extend_start("waiting for the bucket of the replica; --without-replica starts without it");
 }
 
 /// Extends the start timeout of systemd until it is dropped.
@@ -79,8 +81,7 @@ impl SlowStart {
             let mut turns = tokio::time::interval(WORK_WAIT / 4);
             loop {
                 turns.tick().await;
-                let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
-                notify_systemd(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+                extend_start(status);
             }
         }))
     }

@@ -1,13 +1,13 @@
 //! A low-priority thread with a bounded queue, for CPU-bound work outside the mail flow. Accounts take turns, so one
 //! account delays another by one job at most.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use super::executor::{Executor, HasThread};
+use super::work_slots::WorkSlots;
 use crate::base::id::AccountId;
 use crate::machine::fair_queue::FairQueue;
 
@@ -17,12 +17,11 @@ const QUEUE: usize = 512;
 const OF_ACCOUNT_MAX: usize = 8;
 
 type Work = Box<dyn FnOnce() + Send>;
-type Counts = Arc<Mutex<HashMap<AccountId, usize>>>;
 
 /// A low-priority thread. It ends when this value is dropped.
 pub(super) struct BackgroundThread {
     inbox: Arc<Inbox>,
-    counts: Counts,
+    slots: WorkSlots,
     has_thread: HasThread,
 }
 
@@ -64,7 +63,7 @@ impl BackgroundThread {
             inbox.state().is_closed = true;
             HasThread::Yes
         });
-        Self { inbox, counts: Counts::default(), has_thread }
+        Self { inbox, slots: WorkSlots::new(usize::MAX, OF_ACCOUNT_MAX), has_thread }
     }
 
     /// Runs `work` for an account on the thread and returns its result. Skips the job if its caller is gone before it
@@ -77,10 +76,10 @@ impl BackgroundThread {
         account: AccountId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        let share = Share::take(&self.counts, account).ok_or(NotDone::Crowded)?;
+        let slot = self.slots.take(account).ok_or(NotDone::Crowded)?;
         let (sender, result) = oneshot::channel();
         let work = move || {
-            let _share = share;
+            let _slot = slot;
             if !sender.is_closed() {
                 drop(sender.send(work()));
             }
@@ -140,37 +139,6 @@ fn do_work(work: impl FnOnce()) {
     }
 }
 
-/// A job of an account, until it is dropped.
-struct Share {
-    counts: Counts,
-    account: AccountId,
-}
-
-impl Share {
-    fn take(counts: &Counts, account: AccountId) -> Option<Self> {
-        let mut locked = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = locked.entry(account).or_default();
-        if *count >= OF_ACCOUNT_MAX {
-            return None;
-        }
-        *count += 1;
-        drop(locked);
-        Some(Self { counts: Arc::clone(counts), account })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.account) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.account);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +160,7 @@ mod tests {
             let (beside, held) = (Arc::clone(&beside), Arc::clone(&held));
             jobs.spawn(async move { beside.run(account(1), move || held.lock().unwrap().recv().unwrap_err()).await });
         }
-        while beside.counts.lock().unwrap().get(&account(1)) != Some(&OF_ACCOUNT_MAX) {
+        while beside.slots.taken() != OF_ACCOUNT_MAX {
             tokio::task::yield_now().await;
         }
         assert_eq!(beside.run(account(1), || ()).await, Err(NotDone::Crowded));
@@ -207,7 +175,7 @@ mod tests {
         }
         assert_eq!(beside.run(account(1), || 8).await, Ok(8));
         // The thread releases a job's slot after its answer.
-        while !beside.counts.lock().unwrap().is_empty() {
+        while beside.slots.taken() > 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -227,7 +195,7 @@ mod tests {
             let done = done.clone();
             run(&mut jobs, number, Box::new(move || done.send(number).unwrap()));
         }
-        while beside.counts.lock().unwrap().values().sum::<usize>() < OF_ACCOUNT_MAX + 2 {
+        while beside.slots.taken() < OF_ACCOUNT_MAX + 2 {
             tokio::task::yield_now().await;
         }
         drop(release);
@@ -249,7 +217,7 @@ mod tests {
             let beside = Arc::clone(&beside);
             async move { beside.run(account(2), move || done.send(()).unwrap()).await }
         });
-        while beside.counts.lock().unwrap().len() < 2 {
+        while beside.slots.taken() < 2 {
             tokio::task::yield_now().await;
         }
         gone.abort();

@@ -5,8 +5,8 @@ use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use tokio::sync::OnceCell;
 
 use super::executor::Executor;
-use super::turn_permits::{TurnPermit, TurnPermits};
-use super::work_slots::{Owner, WorkSlot, WorkSlots};
+use super::turn_permits::TurnQueue;
+use super::work_slots::WorkSlots;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
@@ -33,30 +33,11 @@ const SALT_BYTES: usize = 16;
 /// Password hasher with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, parallelism 1.
 pub(super) struct Passwords {
     executor: Executor,
-    strangers: HashQueue<Option<Network>>,
-    known: HashQueue<AccountId>,
+    strangers: TurnQueue<Option<Network>>,
+    known: TurnQueue,
     users: WorkSlots<UserId>,
     /// Hash of an unknown password, so that an unknown user takes as long as a known one.
     nobody: OnceCell<String>,
-}
-
-/// A queue of bounded length in which owners take turns.
-struct HashQueue<O: Owner> {
-    slots: WorkSlots<O>,
-    permits: TurnPermits<O>,
-}
-
-impl<O: Owner> HashQueue<O> {
-    fn new(most: usize, of_owner: usize) -> Self {
-        Self { slots: WorkSlots::new(most, of_owner), permits: TurnPermits::new(AT_ONCE) }
-    }
-
-    /// Waits for the owner's turn.
-    async fn turn(&self, owner: O) -> Result<(TurnPermit<O>, WorkSlot<O>), Crowded> {
-        let slot = self.slots.take(owner).ok_or(Crowded)?;
-        let permit = self.permits.take(owner).await.ok_or(Crowded)?;
-        Ok((permit, slot))
-    }
 }
 
 /// Owner of a slot in the queue for a hash. Strangers can't block known users, and neither can block all of their kind.
@@ -87,8 +68,8 @@ impl Passwords {
     pub(super) fn new(executor: Executor) -> Self {
         Self {
             executor,
-            strangers: HashQueue::new(STRANGERS_MAX, STRANGERS_OF_SITE),
-            known: HashQueue::new(KNOWN_MAX, KNOWN_OF_ACCOUNT),
+            strangers: TurnQueue::new(AT_ONCE, STRANGERS_MAX, STRANGERS_OF_SITE),
+            known: TurnQueue::new(AT_ONCE, KNOWN_MAX, KNOWN_OF_ACCOUNT),
             users: WorkSlots::new(KNOWN_MAX, KNOWN_OF_USER),
             nobody: OnceCell::new(),
         }
@@ -96,11 +77,11 @@ impl Passwords {
 
     /// Takes all strangers' slots in the queue until the result is dropped.
     #[cfg(test)]
-    pub(super) fn occupy(&self) -> Vec<WorkSlot<Option<Network>>> {
+    pub(super) fn occupy(&self) -> Vec<impl Sized + use<>> {
         let places = (0..STRANGERS_MAX).map(|place| u8::try_from(place / STRANGERS_OF_SITE).unwrap_or_default());
         places
             .map(|host| Some(Network::of_site([192, 0, 2, host].into())))
-            .map(|network| self.strangers.slots.take(network).unwrap())
+            .map(|network| self.strangers.occupy(network).unwrap())
             .collect()
     }
 
@@ -145,12 +126,12 @@ impl Passwords {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Crowded> {
         let permits: Box<dyn Send> = match line {
-            Line::Stranger(network) => Box::new(self.strangers.turn(network).await?),
+            Line::Stranger(network) => Box::new(self.strangers.take(network).await.ok_or(Crowded)?),
             Line::Known(account, user) => {
                 let of_user = self.users.take(user).ok_or(Crowded)?;
-                Box::new((self.known.turn(account).await?, of_user))
+                Box::new((self.known.take(account).await.ok_or(Crowded)?, of_user))
             }
-            Line::Change(account) => Box::new(self.known.turn(account).await?),
+            Line::Change(account) => Box::new(self.known.take(account).await.ok_or(Crowded)?),
         };
         // The hash is completed even if the request is cancelled, so it owns the permits.
         let work = move || {
@@ -210,20 +191,22 @@ mod tests {
         let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
         let run = |line, work: Box<dyn FnOnce() + Send>| {
             let (passwords, done) = (Arc::clone(&passwords), done.clone());
-            tokio::spawn(async move {
-                passwords.run(line, work).await.unwrap();
+            // Reported by the work itself: its caller may be woken after the next work has ended.
+            let work = move || {
+                work();
                 done.send(line).unwrap();
-            })
+            };
+            tokio::spawn(async move { passwords.run(line, work).await.unwrap() })
         };
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(Line::stranger);
         drop(run(one, Box::new(move || assert!(held.recv().is_ok()))));
-        while passwords.strangers.slots.taken() == 0 {
+        while passwords.strangers.taken() == 0 {
             tokio::task::yield_now().await;
         }
         for line in [one, one, one, other] {
-            let waiting = passwords.strangers.permits.waiting();
+            let waiting = passwords.strangers.taken();
             drop(run(line, Box::new(|| ())));
-            while passwords.strangers.permits.waiting() == waiting {
+            while passwords.strangers.taken() == waiting {
                 tokio::task::yield_now().await;
             }
         }
@@ -244,11 +227,10 @@ mod tests {
         assert_eq!(passwords.run(KNOWN, || ()).await, Err(Crowded));
         assert!(passwords.run(Line::Known(ACCOUNT, UserId(Ulid([2; 16]))), || ()).await.is_ok());
         drop(of_user);
-        let _of_account: Vec<_> = (0..KNOWN_OF_ACCOUNT).map(|_| passwords.known.slots.take(ACCOUNT).unwrap()).collect();
+        let _of_account: Vec<_> = (0..KNOWN_OF_ACCOUNT).map(|_| passwords.known.occupy(ACCOUNT).unwrap()).collect();
         let site = Line::stranger("2001:db8:1:1::1");
         let Line::Stranger(network) = site else { unreachable!() };
-        let _of_site: Vec<_> =
-            (0..STRANGERS_OF_SITE).map(|_| passwords.strangers.slots.take(network).unwrap()).collect();
+        let _of_site: Vec<_> = (0..STRANGERS_OF_SITE).map(|_| passwords.strangers.occupy(network).unwrap()).collect();
         let other = AccountId(Ulid([2; 16]));
         for (line, is_served) in [
             (KNOWN, false),
@@ -280,7 +262,7 @@ mod tests {
         starts.recv().await.unwrap();
         request.abort();
         assert!(request.await.unwrap_err().is_cancelled());
-        assert_eq!(passwords.strangers.slots.taken(), 1);
+        assert_eq!(passwords.strangers.taken(), 1);
         release.send(()).unwrap();
         passwords.run(STRANGER, || ()).await.unwrap();
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::work_slots::{Owner, WorkSlot, WorkSlots};
 use crate::base::id::AccountId;
 use crate::machine::fair_permits::FairLimit;
 
@@ -69,6 +70,45 @@ impl<O: Copy + Eq + Hash> Drop for TurnPermit<O> {
     fn drop(&mut self) {
         self.permits.limit().release(self.owner);
         self.permits.grant();
+    }
+}
+
+/// A queue of bounded length in which owners take turns.
+pub(super) struct TurnQueue<O: Owner = AccountId> {
+    slots: WorkSlots<O>,
+    permits: TurnPermits<O>,
+}
+
+/// A turn with its slot in the queue, both released when dropped.
+pub(super) struct QueuedTurn<O: Owner = AccountId> {
+    _permit: TurnPermit<O>,
+    _slot: WorkSlot<O>,
+}
+
+impl<O: Owner> TurnQueue<O> {
+    /// Creates a queue with `at_once` permits. At most `most` requests hold a permit or wait for one, of one owner at
+    /// most `of_owner`.
+    pub(super) fn new(at_once: usize, most: usize, of_owner: usize) -> Self {
+        Self { slots: WorkSlots::new(most, of_owner), permits: TurnPermits::new(at_once) }
+    }
+
+    /// Waits for the owner's turn; `None` if the queue, or the owner's part of it, is full.
+    pub(super) async fn take(&self, owner: O) -> Option<QueuedTurn<O>> {
+        let slot = self.slots.take(owner)?;
+        let permit = self.permits.take(owner).await?;
+        Some(QueuedTurn { _permit: permit, _slot: slot })
+    }
+
+    /// Takes a slot without a turn; `None` as in [`Self::take`].
+    #[cfg(test)]
+    pub(super) fn occupy(&self, owner: O) -> Option<WorkSlot<O>> {
+        self.slots.take(owner)
+    }
+
+    /// Returns the number of requests that hold a permit or wait for one.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.slots.taken()
     }
 }
 

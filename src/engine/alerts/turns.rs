@@ -30,7 +30,7 @@ pub(super) enum Payer {
     Account(AccountId),
 }
 
-/// All permits.
+/// The permits for sending notices.
 pub(super) struct Turns {
     webhooks: Arc<Semaphore>,
     users: TurnPermits,

@@ -18,8 +18,7 @@ use self::started::Started;
 use super::Engine;
 use super::sign_in::Begun;
 use super::throttles::Bucket;
-use super::turn_permits::{TurnPermit, TurnPermits};
-use super::work_slots::{WorkSlot, WorkSlots};
+use super::turn_permits::{QueuedTurn, TurnQueue};
 use crate::base::id::AccountId;
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
@@ -70,24 +69,20 @@ pub struct OidcSettings {
 pub struct Oidc {
     settings: OidcSettings,
     provider: Provider,
-    pages: WorkSlots<Option<Network>>,
-    turns: TurnPermits<Option<Network>>,
+    pages: TurnQueue<Option<Network>>,
 }
 
 impl Oidc {
     /// Creates sign-in at the provider of `settings`, which is reached through `http`.
     pub fn new(settings: OidcSettings, http: Arc<dyn IdentityProvider>) -> Self {
-        let (pages, turns) = (WorkSlots::new(PAGES_MAX, PAGES_OF_SITE), TurnPermits::new(AT_ONCE));
-        Self { settings, provider: Provider::new(http), pages, turns }
+        let pages = TurnQueue::new(AT_ONCE, PAGES_MAX, PAGES_OF_SITE);
+        Self { settings, provider: Provider::new(http), pages }
     }
 
     /// Waits until a page may query the provider for the client at `address`.
-    async fn turn(&self, address: &str) -> Result<OidcTurn, OidcRefusal> {
+    async fn turn(&self, address: &str) -> Result<QueuedTurn<Option<Network>>, OidcRefusal> {
         let site = address.parse().ok().map(Network::of_site);
-        let page = self.pages.take(site).ok_or(OidcRefusal::Crowded)?;
-        let turn = timeout(DEADLINE, self.turns.take(site)).await.ok().flatten();
-        let turn = turn.ok_or(OidcRefusal::Crowded)?;
-        Ok((turn, page))
+        timeout(DEADLINE, self.pages.take(site)).await.ok().flatten().ok_or(OidcRefusal::Crowded)
     }
 
     /// Returns the host of the provider, which people recognise.
@@ -96,9 +91,6 @@ impl Oidc {
         rest.split('/').next().unwrap_or_default()
     }
 }
-
-/// The right to query the provider, until it is dropped.
-type OidcTurn = (TurnPermit<Option<Network>>, WorkSlot<Option<Network>>);
 
 /// Result with a refusal; the store's failures are another variant.
 type Outcome<T> = Result<T, OpError<OidcRefusal>>;

@@ -79,11 +79,7 @@ async fn objects_of_other_programs_do_not_stop_a_standby_a_start_or_a_check() {
     serving.settled().await;
     drop(standby(&second, &first.key()).await);
     let promoted = second.resume(second.join(ClaimCause::Promotion).await.unwrap()).await;
-    serving.add_account().await;
-    serving.active.shared().deposed().await;
-    assert!(!serving.stop().await);
-    second.end_wait(&promoted);
-    assert!(promoted.stop().await);
+    hand_over(serving, &second, promoted).await;
 }
 
 #[tokio::test]

@@ -187,6 +187,15 @@ async fn standby(machine: &Machine, key: &Raw) -> Standby {
     standby
 }
 
+/// Deposes the serving machine by its next write, and stops it and its successor.
+async fn hand_over(serving: Serving, successor: &Machine, promoted: Serving) {
+    serving.add_account().await;
+    serving.active.shared().deposed().await;
+    assert!(!serving.stop().await);
+    successor.end_wait(&promoted);
+    assert!(promoted.stop().await);
+}
+
 fn accounts_in(machine: &Machine) -> usize {
     let follower =
         Follower::open(&machine.world.disk, machine.path(), START, Arc::clone(&machine.world.entropy)).unwrap();

@@ -142,11 +142,7 @@ async fn automatic_failover_claims_a_log_only_if_it_did_not_grow() {
     assert!(matches!(second.join(ClaimCause::Failover).await, Err(ReplicaError::Moved)));
     drop(standby(&second, &first.key()).await);
     let promoted = second.resume(second.join(ClaimCause::Failover).await.unwrap()).await;
-    serving.add_account().await;
-    serving.active.shared().deposed().await;
-    assert!(!serving.stop().await);
-    second.end_wait(&promoted);
-    assert!(promoted.stop().await);
+    hand_over(serving, &second, promoted).await;
 }
 
 #[tokio::test]

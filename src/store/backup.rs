@@ -129,10 +129,14 @@ impl Store {
             writer.master_key(&key)?;
         }
         let mut named = NamedSegments::new();
-        copy_rows(transaction, &mut writer, &mut |table, key, stored| {
+        let copied = copy_rows(transaction, &mut writer, &mut |table, key, stored| {
             if table == Table::Messages.name() {
                 note(&mut named, key, stored);
             }
+        });
+        copied.map_err(|error| match error {
+            BackupError::Store(error) => snapshot.fail(error).into(),
+            error => error,
         })?;
         Ok((writer, named))
     }

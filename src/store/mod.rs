@@ -152,7 +152,7 @@ impl Store {
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.read_barrier.wait().map_err(|error| self.health.fail(&error))?;
         let transaction = self.database.begin_read().map_err(|error| self.health.fail(&error.into()))?;
-        Ok(Snapshot::new(transaction, Arc::clone(&self.meters.damage)))
+        Ok(Snapshot::new(transaction, Arc::clone(&self.meters.damage)).watched_by(Arc::clone(&self.health)))
     }
 
     /// Returns the free bytes on the device, for callers that refuse work before the device is full.

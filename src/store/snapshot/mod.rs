@@ -12,6 +12,7 @@ use redb::{ReadOnlyTable, ReadTransaction, StorageError, TableError};
 use super::checksum::Values;
 use super::damage::{Damage, guarded};
 use super::error::StoreError;
+use super::health::Health;
 use super::read::{Each, OnDamage, Order, Read};
 use super::schema::Table;
 
@@ -23,6 +24,7 @@ pub struct Snapshot {
     tables: [OnceCell<SnapshotTable>; Table::ALL.len()],
     damage: Arc<Damage>,
     values: Values,
+    health: Option<Arc<Health>>,
 }
 
 /// Callback for each key and its stored bytes with the checksum.
@@ -31,7 +33,22 @@ pub(super) type StoredValueVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<Contr
 impl Snapshot {
     /// Creates a view from `transaction`, of a database whose values have checksums. `damage` counts the damage found.
     pub(super) fn new(transaction: ReadTransaction, damage: Arc<Damage>) -> Self {
-        Self { transaction, tables: std::array::from_fn(|_| OnceCell::new()), damage, values: Values::Checked }
+        let tables = std::array::from_fn(|_| OnceCell::new());
+        Self { transaction, tables, damage, values: Values::Checked, health: None }
+    }
+
+    /// Returns the view such that an I/O error of a read fails the store. redb refuses everything after one, so nothing
+    /// could be recorded any more.
+    pub(super) fn watched_by(self, health: Arc<Health>) -> Self {
+        Self { health: Some(health), ..self }
+    }
+
+    /// Returns redb's error about a read, after it has failed the store. Damage does not: other rows may be intact.
+    pub(super) fn fail(&self, error: StoreError) -> StoreError {
+        if let (Some(health), StoreError::Database(_)) = (&self.health, &error) {
+            health.fail(&error);
+        }
+        error
     }
 
     /// Returns the view of a database with `values` of another format.
@@ -54,7 +71,7 @@ impl Snapshot {
             Ok(Err(TableError::Storage(StorageError::Corrupted(fault)))) | Err(fault) => {
                 return Err(self.damage.pages(table, &[], fault));
             }
-            Ok(Err(error)) => return Err(error.into()),
+            Ok(Err(error)) => return Err(self.fail(error.into())),
         };
         Ok(cell.get_or_init(|| opened))
     }
@@ -69,7 +86,7 @@ impl Snapshot {
         match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(StorageError::Corrupted(fault))) | Err(fault) => Err(self.damage.pages(table, key, fault)),
-            Ok(Err(error)) => Err(error.into()),
+            Ok(Err(error)) => Err(self.fail(error.into())),
         }
     }
 

@@ -1,9 +1,12 @@
 //! The sums of a range of days, computed from a domain's counts.
 
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::kind_of;
-use super::sums::{DmarcSums, SourceSums};
+use super::sums::{DmarcSums, Stretch, add_signers};
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceKind, SourceNetwork};
@@ -13,12 +16,15 @@ use crate::machine::dmarc_advice::{Advice, SourceFigures};
 use crate::store::error::StoreError;
 use crate::store::op::dmarc::{ReporterDays, SIGNERS_SHOWN, reporters, scan_days};
 use crate::store::read::Read;
-use crate::store::row::dmarc::{DmarcReporterRow, DmarcSourceRow};
-use crate::store::schema::dmarc::{ReporterKey, dmarc_reporter, dmarc_source};
+use crate::store::row::dmarc::{DmarcMarkRow, DmarcReporterRow, DmarcSourceRow, DmarcSourceSums};
+use crate::store::schema::dmarc::{ReporterKey, dmarc_domain, dmarc_reporter, dmarc_source, dmarc_source_of};
 
 /// Maximum number of networks counted separately in one range, besides the domain's own, so that a year of attacks uses
 /// bounded memory.
 const NETWORKS_MAX: usize = 20_000;
+
+/// Maximum number of sources in an [`Overview`].
+pub const SOURCES_SHOWN: usize = 200;
 
 /// Days, counted from the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,8 +66,10 @@ pub struct Overview {
     pub counts: DmarcCounts,
     /// The days with reports, in order.
     pub days: Vec<(u32, DmarcCounts)>,
-    /// The sources, most messages first.
+    /// The largest sources, up to [`SOURCES_SHOWN`], most messages first.
     pub sources: Vec<Source>,
+    /// The number of all sources.
+    pub sources_total: usize,
     /// The next step.
     pub advice: Advice,
 }
@@ -102,104 +110,110 @@ pub struct Source {
     pub spf_domains: Vec<DomainName>,
 }
 
-impl Source {
-    /// Returns the figures that the advice needs.
-    pub(super) fn figures(&self) -> SourceFigures {
-        let (messages, failed) = (self.counts.messages(), self.counts.failed());
-        SourceFigures { network: self.network, kind: self.kind, is_mine: self.is_mine, messages, failed }
-    }
+/// The counts of one source over all reporters.
+#[derive(Clone, Copy)]
+struct SourceTotals {
+    counts: DmarcCounts,
+    has_own_signature: bool,
+    first_day: u32,
+    last_day: u32,
+}
 
-    const fn unseen(network: SourceNetwork, kind: SourceKind) -> Self {
-        Self {
-            network,
-            kind,
-            is_mine: None,
-            first_day: 0,
-            last_day: 0,
-            counts: DmarcCounts::ZERO,
-            dkim_domains: Vec::new(),
-            spf_domains: Vec::new(),
-        }
+impl SourceTotals {
+    /// Adds the sums of the same or later days.
+    fn merge(&mut self, later: &DmarcSourceSums) {
+        self.counts.merge(&later.counts);
+        self.has_own_signature |= later.has_own_signature;
+        self.last_day = self.last_day.max(later.last_day);
     }
 }
 
 /// The sums of a range.
-pub(super) struct Figures {
+pub(super) struct Figures<'a> {
     counts: DmarcCounts,
     days: BTreeMap<u32, DmarcCounts>,
     /// Days with a counted report, and whether one listed `p=quarantine`.
     reported: BTreeMap<u32, bool>,
     reports: u64,
-    reporters: Vec<Reporter>,
-    sources: Vec<Source>,
-    own: HashSet<SourceNetwork>,
+    reporters: HashMap<ReporterKey, Reporter>,
+    stretches: Vec<Arc<Stretch>>,
+    networks: Networks<'a>,
+    sources: HashMap<SourceNetwork, SourceTotals>,
 }
 
-impl Figures {
+impl<'a> Figures<'a> {
     /// Reads the figures of a domain.
     pub(super) fn read(
         read: &impl Read,
         of: (AccountId, DomainId),
         range: Range,
-        (own, sums): (&HashSet<SourceNetwork>, &DmarcSums),
+        (own, sums): (&'a HashSet<SourceNetwork>, &DmarcSums),
     ) -> Result<Self, StoreError> {
-        let mut sources: HashMap<SourceNetwork, SourceSums> = HashMap::new();
-        let mut days: BTreeMap<u32, DmarcCounts> = BTreeMap::new();
         let reporting = scan_days(read, of, range.half_open())?;
-        let mut known = reporters_of(read, of, &reporting)?;
-        for stretch in sums.stretches(read, of, range, &reporting)? {
-            for (day, reporter, counts) in &stretch.days {
-                let reporter = known.get_mut(reporter);
-                let is_ignored = reporter.as_ref().is_some_and(|reporter| reporter.is_ignored);
-                if let Some(reporter) = reporter {
-                    reporter.messages = reporter.messages.saturating_add(counts.messages());
-                }
-                if !is_ignored {
-                    days.entry(*day).or_default().merge(counts);
-                }
+        let mut figures = Self {
+            counts: DmarcCounts::default(),
+            days: BTreeMap::new(),
+            reported: BTreeMap::new(),
+            reports: 0,
+            reporters: reporters_of(read, of, &reporting)?,
+            stretches: sums.stretches(read, of, range, &reporting)?,
+            networks: Networks { own, marks: marks(read, of)? },
+            sources: HashMap::new(),
+        };
+        figures.add_messages();
+        figures.add_reports(&reporting);
+        figures.add_sources();
+        Ok(figures)
+    }
+
+    fn add_messages(&mut self) {
+        for (day, reporter, counts) in self.stretches.iter().flat_map(|stretch| &stretch.days) {
+            let reporter = self.reporters.get_mut(reporter);
+            let is_ignored = reporter.as_ref().is_some_and(|reporter| reporter.is_ignored);
+            if let Some(reporter) = reporter {
+                reporter.messages = reporter.messages.saturating_add(counts.messages());
             }
-            let is_ignored = |reporter| known.get(reporter).is_some_and(|reporter| reporter.is_ignored);
-            for more in stretch.sources.iter().filter(|sums| !is_ignored(&sums.reporter)) {
-                let network = match sources.len() < NETWORKS_MAX || sources.contains_key(&more.network) {
-                    true => more.network,
-                    false if is_own(read, of, more.network, own)? => more.network,
-                    false => SourceNetwork::Other,
-                };
-                sources.entry(network).or_insert_with(|| SourceSums::since(more.first_day)).merge(more);
+            if !is_ignored {
+                self.days.entry(*day).or_default().merge(counts);
+                self.counts.merge(counts);
             }
         }
-        let (mut reports, mut reported) = (0, BTreeMap::new());
-        for day in reporting {
-            for seen in day.reporters {
-                let reporter = known.get_mut(&seen.reporter);
+    }
+
+    fn add_reports(&mut self, days: &[ReporterDays]) {
+        for day in days {
+            for seen in &day.reporters {
+                let reporter = self.reporters.get_mut(&seen.reporter);
                 if reporter.as_ref().is_none_or(|reporter| !reporter.is_ignored) {
-                    reports += u64::from(seen.reports);
-                    *reported.entry(day.day).or_insert(false) |= seen.has_seen(DmarcPolicy::Quarantine);
+                    self.reports += u64::from(seen.reports);
+                    *self.reported.entry(day.day).or_insert(false) |= seen.has_seen(DmarcPolicy::Quarantine);
+                    // A day's reports may contain no messages.
+                    self.days.entry(day.day).or_default();
                 }
                 if let Some(reporter) = reporter {
                     reporter.reports += u64::from(seen.reports);
                 }
             }
         }
-        // A day's reports may contain no messages.
-        for day in reported.keys() {
-            days.entry(*day).or_default();
+    }
+
+    fn add_sources(&mut self) {
+        let Self { stretches, networks, sources, reporters, .. } = self;
+        let ignored = ignored(reporters);
+        for sums in counted(stretches, &ignored) {
+            let network = match sources.len() < NETWORKS_MAX || sources.contains_key(&sums.network) {
+                true => sums.network,
+                false if networks.is_own(sums.network) => sums.network,
+                false => SourceNetwork::Other,
+            };
+            match sources.entry(network) {
+                Entry::Occupied(entry) => entry.into_mut().merge(sums),
+                Entry::Vacant(entry) => {
+                    let DmarcSourceSums { counts, has_own_signature, first_day, last_day, .. } = *sums;
+                    entry.insert(SourceTotals { counts, has_own_signature, first_day, last_day });
+                }
+            }
         }
-        let mut counts = DmarcCounts::default();
-        days.values().for_each(|day| counts.merge(day));
-        let mut sources = sources
-            .into_iter()
-            .map(|(network, sums)| source_of(read, of, network, sums, own))
-            .collect::<Result<Vec<_>, _>>()?;
-        sources.sort_by_cached_key(|source| (std::cmp::Reverse(source.counts.messages()), source.network));
-        let mut reporters: Vec<_> =
-            known.into_values().filter(|reporter| reporter.reports > 0 || reporter.is_ignored).collect();
-        reporters.sort_by(|one, other| {
-            let order = |reporter: &Reporter| (reporter.is_ignored, std::cmp::Reverse(reporter.messages));
-            let name = |reporter: &Reporter| (reporter.name.clone(), reporter.signed_by.clone());
-            order(one).cmp(&order(other)).then_with(|| name(one).cmp(&name(other)))
-        });
-        Ok(Self { counts, days, reported, reports, reporters, sources, own: own.clone() })
     }
 
     /// Returns the number of days with a counted report.
@@ -212,49 +226,176 @@ impl Figures {
         u32::try_from(self.reported.values().filter(|seen| **seen).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the sources, most messages first.
-    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
-        self.sources.iter()
+    /// Returns the figures of every source that the advice needs, in any order.
+    pub(super) fn source_figures(&self) -> impl Iterator<Item = SourceFigures> {
+        self.sources.iter().map(|(network, totals)| SourceFigures {
+            network: *network,
+            kind: self.networks.kind(*network, totals),
+            is_mine: self.networks.marks.get(network).copied(),
+            messages: totals.counts.messages(),
+            failed: totals.counts.failed(),
+        })
+    }
+
+    /// Returns the counts of the domain's own sources.
+    pub(super) fn own_counts(&self) -> DmarcCounts {
+        let mut counts = DmarcCounts::default();
+        let own = self.source_figures().filter(SourceFigures::is_own);
+        own.filter_map(|source| self.sources.get(&source.network)).for_each(|totals| counts.merge(&totals.counts));
+        counts
     }
 
     /// Returns one source, or one without messages if it is not in the range.
     pub(super) fn source(
-        self,
+        &self,
         read: &impl Read,
         of: (AccountId, DomainId),
         network: SourceNetwork,
     ) -> Result<Option<Source>, StoreError> {
-        if let Some(found) = self.sources.into_iter().find(|source| source.network == network) {
-            return Ok(Some(found));
+        if self.sources.contains_key(&network) {
+            return Ok(self.named(read, of, &[network])?.pop());
         }
         let row: Option<DmarcSourceRow> = read.row(&dmarc_source(of.0, of.1, network))?;
-        Ok(row.map(|row| {
-            let source = Source::unseen(network, kind_of(network, &self.own, false, 0));
-            Source { is_mine: row.is_mine, first_day: row.first_day, last_day: row.last_day, ..source }
+        Ok(row.map(|row| Source {
+            network,
+            kind: kind_of(network, self.networks.own, false, 0),
+            is_mine: row.is_mine,
+            first_day: row.first_day,
+            last_day: row.last_day,
+            counts: DmarcCounts::ZERO,
+            dkim_domains: Vec::new(),
+            spf_domains: Vec::new(),
         }))
+    }
+
+    /// Returns the largest sources, up to [`SOURCES_SHOWN`], most messages first.
+    fn largest_sources(&self, read: &impl Read, of: (AccountId, DomainId)) -> Result<Vec<Source>, StoreError> {
+        let order = |(network, totals): (&SourceNetwork, &SourceTotals)| (Reverse(totals.counts.messages()), *network);
+        let mut all: Vec<_> = self.sources.iter().map(order).collect();
+        if all.len() > SOURCES_SHOWN {
+            all.select_nth_unstable(SOURCES_SHOWN);
+            all.truncate(SOURCES_SHOWN);
+        }
+        all.sort_unstable();
+        let networks: Vec<_> = all.into_iter().map(|(_, network)| network).collect();
+        self.named(read, of, &networks)
+    }
+
+    /// Returns these sources with the domains that signed. Only few are asked for: the names of all would be copied
+    /// and sorted for nothing.
+    fn named(
+        &self,
+        read: &impl Read,
+        (account, domain): (AccountId, DomainId),
+        networks: &[SourceNetwork],
+    ) -> Result<Vec<Source>, StoreError> {
+        let mut signers: HashMap<SourceNetwork, Signers> =
+            networks.iter().map(|network| (*network, Signers::default())).collect();
+        let ignored = ignored(&self.reporters);
+        for sums in counted(&self.stretches, &ignored) {
+            let network = if self.sources.contains_key(&sums.network) { sums.network } else { SourceNetwork::Other };
+            if let Some(signers) = signers.get_mut(&network) {
+                add_signers(&mut signers.dkim, &sums.dkim_domains);
+                add_signers(&mut signers.spf, &sums.spf_domains);
+            }
+        }
+        let mut sources = Vec::with_capacity(networks.len());
+        for network in networks {
+            let Some(totals) = self.sources.get(network) else { continue };
+            let Signers { dkim, spf } = signers.remove(network).unwrap_or_default();
+            let row = read.sound_row::<DmarcSourceRow>(&dmarc_source(account, domain, *network))?;
+            sources.push(Source {
+                network: *network,
+                kind: self.networks.kind(*network, totals),
+                is_mine: self.networks.marks.get(network).copied(),
+                first_day: row.map_or(totals.first_day, |row| row.first_day),
+                last_day: row.map_or(totals.last_day, |row| row.last_day),
+                counts: totals.counts,
+                dkim_domains: most_frequent(dkim),
+                spf_domains: most_frequent(spf),
+            });
+        }
+        Ok(sources)
     }
 
     /// Returns the overview, completed with other facts about the domain.
     pub(super) fn into_overview(
         self,
-        domain: DomainName,
-        range: Range,
-        published: Discovery,
-        advice: Advice,
-    ) -> Overview {
-        Overview {
+        read: &impl Read,
+        of: (AccountId, DomainId),
+        (domain, range): (DomainName, Range),
+        (published, advice): (Discovery, Advice),
+    ) -> Result<Overview, StoreError> {
+        let sources = self.largest_sources(read, of)?;
+        let mut reporters: Vec<_> = self.reporters.into_values().collect();
+        reporters.retain(|reporter| reporter.reports > 0 || reporter.is_ignored);
+        reporters.sort_by(|one, other| {
+            let order = |reporter: &Reporter| (reporter.is_ignored, Reverse(reporter.messages));
+            let name = |reporter: &Reporter| (reporter.name.clone(), reporter.signed_by.clone());
+            order(one).cmp(&order(other)).then_with(|| name(one).cmp(&name(other)))
+        });
+        Ok(Overview {
             domain,
             from: range.from,
             to: range.to,
             published,
             reports: self.reports,
-            reporters: self.reporters,
+            reporters,
             counts: self.counts,
             days: self.days.into_iter().collect(),
-            sources: self.sources,
+            sources_total: self.sources.len(),
+            sources,
             advice,
-        }
+        })
     }
+}
+
+/// The networks of a domain that are known as its own.
+struct Networks<'a> {
+    /// Those of this service.
+    own: &'a HashSet<SourceNetwork>,
+    /// Those that the account marked, and whether as its own.
+    marks: HashMap<SourceNetwork, bool>,
+}
+
+impl Networks<'_> {
+    /// Whether a network is this service's own, or marked as the account's own.
+    fn is_own(&self, network: SourceNetwork) -> bool {
+        self.own.contains(&network) || self.marks.get(&network) == Some(&true)
+    }
+
+    fn kind(&self, network: SourceNetwork, totals: &SourceTotals) -> SourceKind {
+        kind_of(network, self.own, totals.has_own_signature, totals.counts.passed())
+    }
+}
+
+/// Signing domains of a source, each with its messages.
+#[derive(Default)]
+struct Signers {
+    dkim: Vec<(DomainName, u64)>,
+    spf: Vec<(DomainName, u64)>,
+}
+
+/// Returns the marks of a domain's sources.
+fn marks(
+    read: &impl Read,
+    (account, domain): (AccountId, DomainId),
+) -> Result<HashMap<SourceNetwork, bool>, StoreError> {
+    let rows = read.sound_rows::<DmarcMarkRow>(&dmarc_domain(account, domain), usize::MAX)?;
+    Ok(rows.into_iter().filter_map(|(key, row)| Some((dmarc_source_of(&key)?, row.is_mine))).collect())
+}
+
+fn ignored(reporters: &HashMap<ReporterKey, Reporter>) -> HashSet<ReporterKey> {
+    reporters.iter().filter(|(_, reporter)| reporter.is_ignored).map(|(key, _)| *key).collect()
+}
+
+/// Returns the sums of all reporters that are not ignored, by stretch, oldest first.
+fn counted<'a>(
+    stretches: &'a [Arc<Stretch>],
+    ignored: &'a HashSet<ReporterKey>,
+) -> impl Iterator<Item = &'a DmarcSourceSums> {
+    let all = stretches.iter().flat_map(|stretch| &stretch.sources);
+    all.filter(|sums| ignored.is_empty() || !ignored.contains(&sums.reporter))
 }
 
 /// Returns the reporters of a domain, including each reporter of these days.
@@ -281,41 +422,7 @@ impl From<DmarcReporterRow> for Reporter {
     }
 }
 
-/// Returns whether a network is this service's own, or marked as the account's own.
-fn is_own(
-    read: &impl Read,
-    (account, domain): (AccountId, DomainId),
-    network: SourceNetwork,
-    own: &HashSet<SourceNetwork>,
-) -> Result<bool, StoreError> {
-    if own.contains(&network) {
-        return Ok(true);
-    }
-    let row = read.sound_row::<DmarcSourceRow>(&dmarc_source(account, domain, network))?;
-    Ok(row.is_some_and(|row| row.is_mine == Some(true)))
-}
-
 fn most_frequent(mut signers: Vec<(DomainName, u64)>) -> Vec<DomainName> {
     signers.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
     signers.into_iter().take(SIGNERS_SHOWN).map(|(domain, _)| domain).collect()
-}
-
-fn source_of(
-    read: &impl Read,
-    (account, domain): (AccountId, DomainId),
-    network: SourceNetwork,
-    sums: SourceSums,
-    own: &HashSet<SourceNetwork>,
-) -> Result<Source, StoreError> {
-    let row = read.sound_row::<DmarcSourceRow>(&dmarc_source(account, domain, network))?;
-    Ok(Source {
-        network,
-        kind: kind_of(network, own, sums.has_own_signature, sums.counts.passed()),
-        is_mine: row.and_then(|row| row.is_mine),
-        first_day: row.map_or(sums.first_day, |row| row.first_day),
-        last_day: row.map_or(sums.last_day, |row| row.last_day),
-        counts: sums.counts,
-        dkim_domains: most_frequent(sums.dkim_domains),
-        spf_domains: most_frequent(sums.spf_domains),
-    })
 }

@@ -7,7 +7,7 @@ mod figures;
 mod own;
 mod sums;
 
-pub use figures::{Overview, Reporter, Source};
+pub use figures::{Overview, Reporter, SOURCES_SHOWN, Source};
 pub(super) use own::OwnNetworks;
 pub(super) use sums::DmarcSums;
 
@@ -77,7 +77,7 @@ impl Engine {
             self.advice(&snapshot, (account, &row), &published, &figures)?
         };
         self.keep_dmarc_sums(today);
-        Ok(Some(figures.into_overview(row.name, range, published, advice)))
+        Ok(Some(figures.into_overview(&snapshot, of, (row.name, range), (published, advice))?))
     }
 
     fn advice(
@@ -85,7 +85,7 @@ impl Engine {
         read: &impl Read,
         (account, row): (AccountId, &DomainRow),
         published: &Discovery,
-        figures: &Figures,
+        figures: &Figures<'_>,
     ) -> Result<dmarc_advice::Advice, StoreError> {
         let addresses: Vec<Address> = match published {
             Discovery::Published(published) => published.record.report_addresses().collect(),
@@ -103,7 +103,7 @@ impl Engine {
             reports_to_us,
             days_with_reports: figures.days_with_reports(),
             quarantine_days: figures.quarantine_days(),
-            sources: figures.sources().map(Source::figures).collect(),
+            sources: figures.source_figures().collect(),
         }))
     }
 
@@ -162,12 +162,7 @@ impl Engine {
             let (range, with) = (Range::of_last(last, days), (&*own, &engine.dmarc_sums));
             let figures = Figures::read(&snapshot, (account, domain), range, with)?;
             engine.keep_dmarc_sums(day_of(engine.clock.now()));
-            let mut counts = DmarcCounts::default();
-            figures
-                .sources()
-                .filter(|source| source.figures().is_own())
-                .for_each(|source| counts.merge(&source.counts));
-            Ok(counts)
+            Ok(figures.own_counts())
         };
         self.blocking.run(account, count).await?
     }

@@ -29,34 +29,8 @@ const UNSAVED_MAX: usize = 64;
 /// Maximum candidates for the most frequent signing domains of a source.
 const SIGNERS_MAX: usize = 16;
 
-/// The sums of one source over all reporters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SourceSums {
-    pub(super) counts: DmarcCounts,
-    pub(super) has_own_signature: bool,
-    pub(super) dkim_domains: Vec<(DomainName, u64)>,
-    pub(super) spf_domains: Vec<(DomainName, u64)>,
-    pub(super) first_day: u32,
-    pub(super) last_day: u32,
-}
-
-impl SourceSums {
-    /// Returns the empty sums of a source that is first listed on this day.
-    pub(super) fn since(first_day: u32) -> Self {
-        Self { first_day, ..Self::default() }
-    }
-
-    /// Adds the sums of later days.
-    pub(super) fn merge(&mut self, later: &DmarcSourceSums) {
-        self.last_day = later.last_day;
-        self.counts.merge(&later.counts);
-        self.has_own_signature |= later.has_own_signature;
-        add_signers(&mut self.dkim_domains, &later.dkim_domains);
-        add_signers(&mut self.spf_domains, &later.spf_domains);
-    }
-}
-
-fn add_signers(known: &mut Vec<(DomainName, u64)>, more: &[(DomainName, u64)]) {
+/// Adds signing domains to the known ones, up to [`SIGNERS_MAX`].
+pub(super) fn add_signers(known: &mut Vec<(DomainName, u64)>, more: &[(DomainName, u64)]) {
     for (domain, messages) in more {
         if let Some((_, counted)) = known.iter_mut().find(|(name, _)| name == domain) {
             *counted = counted.saturating_add(*messages);

@@ -9,16 +9,13 @@ use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceKind};
 use crate::domain::dmarc_walk::Discovery;
 use crate::domain::hostname::DomainName;
-use crate::engine::dmarc::{Overview, Source};
+use crate::engine::dmarc::{Overview, SOURCES_SHOWN, Source};
 use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::describe;
 use crate::http::view::dmarc_reporters::{ReporterView, SignedReporterView, largest};
 use crate::machine::dmarc_advice::{Action, Advice};
 use crate::store::op::dmarc::start_of;
 use crate::store::row::dmarc::DmarcReportRow;
-
-/// Maximum number of sources shown, the largest ones.
-const SOURCES_MAX: usize = 200;
 
 /// Formats a UTC day, counted from the epoch, as a date.
 pub(crate) fn date(day: u32) -> String {
@@ -139,7 +136,7 @@ impl<'a> DmarcView<'a> {
             passed,
             pass_rate: rate(passed, messages),
             days: overview.days.iter().map(|(day, counts)| DayView::new(*day, counts)).collect(),
-            sources: overview.sources.iter().take(SOURCES_MAX).map(SourceView::new).collect(),
+            sources: overview.sources.iter().map(SourceView::new).collect(),
             recommendation: RecommendationView::new(&overview.advice),
         }
     }
@@ -200,7 +197,7 @@ impl<'a> RecommendationView<'a> {
             action: advice.action.as_str(),
             record: advice.record.as_deref(),
             reason: &advice.reason,
-            blockers: advice.blockers.iter().take(SOURCES_MAX).map(ToString::to_string).collect(),
+            blockers: advice.blockers.iter().take(SOURCES_SHOWN).map(ToString::to_string).collect(),
         }
     }
 }

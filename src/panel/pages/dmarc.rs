@@ -155,7 +155,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         chart: (overview.counts.messages() > 0).then(|| chart(&overview, &steps)),
         day_lines: with_messages().map(|(day, counts)| DayLine::new(short(*day, overview.to), counts)).collect(),
         is_weekly: days > DAYS_SHOWN,
-        hidden_sources: overview.sources.len().saturating_sub(SOURCES_MAX),
+        hidden_sources: overview.sources_total.saturating_sub(SOURCES_MAX),
         sources: overview.sources.iter().take(SOURCES_MAX).map(|source| SourceLine::new(source, &overview)).collect(),
         reporters: reporter_lines(overview.reporters),
         reports: rows.iter().map(|(_, row)| ReportLine::new(row)).collect(),

@@ -123,6 +123,7 @@ fn partners(sight: &CheckInputs<'_>, table: Table, key: &[u8], value: &[u8]) -> 
         | Table::DmarcSources
         | Table::DmarcReporters
         | Table::DmarcSums => vec![owner()],
+        Table::DmarcMarks => vec![owner(), there(Table::DmarcSources, key)],
         Table::StoredContentByBucket => vec![there(Table::Accounts, &key[8..])],
         Table::Deliveries => delivery(sight, key, value)?,
         Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],

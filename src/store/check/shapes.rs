@@ -14,7 +14,7 @@ use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::row::clock_doubt::ClockDoubtRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::dmarc::{
-    DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcReporterRow, DmarcSourceRow, DmarcSumsRow,
+    DmarcCountsRow, DmarcDayRow, DmarcMarkRow, DmarcReportRow, DmarcReporterRow, DmarcSourceRow, DmarcSumsRow,
 };
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
@@ -92,6 +92,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::DmarcSeen => key.len() == 52,
         Table::DmarcDays => key.len() == 36 && reads::<DmarcDayRow>(value)?,
         Table::DmarcCounts => schema::dmarc::dmarc_counts_parts(key).is_some() && reads::<DmarcCountsRow>(value)?,
+        Table::DmarcMarks => schema::dmarc::dmarc_source_of(key).is_some() && reads::<DmarcMarkRow>(value)?,
         Table::DmarcSources => schema::dmarc::dmarc_source_of(key).is_some() && reads::<DmarcSourceRow>(value)?,
         Table::DmarcReporters => key.len() == 40 && reads::<DmarcReporterRow>(value)?,
         Table::DmarcSums => key.len() == 36 && reads::<DmarcSumsRow>(value)?,

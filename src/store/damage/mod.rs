@@ -89,6 +89,7 @@ pub(super) fn row_name(table: Table, key: &[u8]) -> String {
         | Table::DmarcDays
         | Table::DmarcCounts
         | Table::DmarcSources
+        | Table::DmarcMarks
         | Table::DmarcReporters
         | Table::DmarcSums => 2,
         _ => key.len() / 16,

@@ -77,6 +77,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::DmarcDays
         | Table::DmarcCounts
         | Table::DmarcSources
+        | Table::DmarcMarks
         | Table::DmarcReporters
         | Table::DmarcSums
         | Table::Reputations => Keys::Prefixed,

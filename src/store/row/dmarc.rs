@@ -127,6 +127,17 @@ impl Row for DmarcSourceRow {
     const TABLE: Table = Table::DmarcSources;
 }
 
+/// The mark of a source, as in its [`DmarcSourceRow`]; its key names account, domain and network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcMarkRow {
+    /// Whether the account has confirmed it as its own.
+    pub is_mine: bool,
+}
+
+impl Row for DmarcMarkRow {
+    const TABLE: Table = Table::DmarcMarks;
+}
+
 /// A reporter of a domain; its key names account, domain and reporter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcReporterRow {

@@ -72,12 +72,12 @@ pub fn dmarc_reporter(account: AccountId, domain: DomainId, reporter: ReporterKe
     key
 }
 
-/// Key of [`Table::DmarcSources`](super::Table::DmarcSources).
+/// Key of [`Table::DmarcSources`](super::Table::DmarcSources) and [`Table::DmarcMarks`](super::Table::DmarcMarks).
 pub fn dmarc_source(account: AccountId, domain: DomainId, network: SourceNetwork) -> Vec<u8> {
     [&dmarc_domain(account, domain)[..], &network.to_bytes()].concat()
 }
 
-/// Returns the network in a key of [`Table::DmarcSources`](super::Table::DmarcSources).
+/// Returns the network in a key of [`dmarc_source`].
 pub fn dmarc_source_of(key: &[u8]) -> Option<SourceNetwork> {
     SourceNetwork::from_bytes(key.get(32..)?).map(|(network, _)| network)
 }

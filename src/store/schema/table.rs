@@ -160,6 +160,9 @@ tables! {
     DmarcSums = "dmarc_sums";
     /// account, user → the user's saved searches.
     SavedSearches = "saved_searches";
+    /// account, domain, network → whether the account has confirmed the source as its own: the few marked rows of
+    /// [`Self::DmarcSources`].
+    DmarcMarks = "dmarc_marks";
 }
 
 impl Table {

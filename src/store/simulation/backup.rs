@@ -46,7 +46,8 @@ fn a_backup_is_complete_or_reports_a_read_error_which_ends_the_process_if_the_da
             break;
         }
         // After an error of its file the database refuses everything, so the process must end.
-        let is_refused = process.store.snapshot().and_then(|found| found.has(Table::Meta, meta::MASTER_KEY_PROOF)).is_err();
+        let is_refused =
+            process.store.snapshot().and_then(|found| found.has(Table::Meta, meta::MASTER_KEY_PROOF)).is_err();
         assert!(!is_refused || process.has_failed(), "read {after}: the database refuses reads, and nobody is told");
         if process.has_failed() {
             ended += 1;

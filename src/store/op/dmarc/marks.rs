@@ -11,10 +11,10 @@ use crate::store::error::OpError;
 use crate::store::op::domain::DomainRefusal;
 use crate::store::op::domain_change::check_stream;
 use crate::store::read::Read as _;
-use crate::store::row::dmarc::{DmarcReporterRow, DmarcSourceRow};
+use crate::store::row::dmarc::{DmarcMarkRow, DmarcReporterRow, DmarcSourceRow};
 use crate::store::row::domain::DomainRow;
-use crate::store::schema;
 use crate::store::schema::dmarc as keys;
+use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
 /// Reason why a mark is refused.
@@ -51,6 +51,10 @@ impl Op for MarkDmarcSource {
         let key = keys::dmarc_source(self.account, self.domain, self.network);
         let row: DmarcSourceRow = tables.row(&key)?.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
         tables.put(&key, &DmarcSourceRow { is_mine: self.is_mine, ..row });
+        match self.is_mine {
+            Some(is_mine) => tables.put(&key, &DmarcMarkRow { is_mine }),
+            None => tables.remove(Table::DmarcMarks, &key),
+        }
         Ok(domain)
     }
 }

@@ -75,8 +75,12 @@ impl Sweep {
         for key in &removed {
             let Some((day, network, _)) = keys::dmarc_counts_parts(key) else { continue };
             let source = keys::dmarc_source(self.account, self.domain, network);
-            if tables.sound_row::<DmarcSourceRow>(&source)?.is_some_and(|row| row.last_day <= day) {
-                tables.remove(Table::DmarcSources, &source);
+            let Some(row) = tables.sound_row::<DmarcSourceRow>(&source)?.filter(|row| row.last_day <= day) else {
+                continue;
+            };
+            tables.remove(Table::DmarcSources, &source);
+            if row.is_mine.is_some() {
+                tables.remove(Table::DmarcMarks, &source);
             }
         }
         Ok(removed.len())

@@ -8,7 +8,7 @@ import pytest
 from support.bucket import Bucket
 from support.roots import binary
 
-CHECKS = ["access", "conditional writes", "clock", "versioning", "lifecycle", "speed"]
+CHECKS = ["access", "conditional writes", "clock", "versioning", "lifecycle", "speed", "objects"]
 
 
 @pytest.fixture
@@ -44,9 +44,16 @@ def verdicts(config):
     return {name: check["verdict"] for name, check in checks(config).items()}
 
 
-def test_a_suitable_bucket_passes_all_six_checks_and_stays_empty(bucket, workdir):
+def test_a_suitable_bucket_passes_all_checks_and_stays_empty(bucket, workdir):
     assert verdicts(configured(bucket, workdir)) == dict.fromkeys(CHECKS, "OK")
     assert bucket.names() == []
+
+
+def test_objects_of_other_programs_are_a_warning(bucket, workdir):
+    config = configured(bucket, workdir)
+    bucket.put("log/README", b"a note")
+    found = checks(config)["objects"]
+    assert found["verdict"] == "WARN" and "log/README" in found["seen"], found
 
 
 def test_without_a_url_there_are_no_replica_checks(bucket, workdir):

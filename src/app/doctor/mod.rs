@@ -181,6 +181,7 @@ async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
         ("replica versioning", Box::pin(replica::versioning(patient))),
         ("replica lifecycle", Box::pin(replica::lifecycle(patient))),
         ("replica speed", Box::pin(replica::speed(patient))),
+        ("replica objects", Box::pin(replica::objects(patient))),
     ];
     let bounded = checks.into_iter().map(|(name, check)| async move {
         tokio::time::timeout(PATIENCE, check).await.unwrap_or_else(|_| {

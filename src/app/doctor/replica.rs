@@ -15,7 +15,7 @@ use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, BucketResult, B
 use crate::net::clock::SystemClock;
 use crate::net::entropy::OsEntropy;
 use crate::net::s3::S3;
-use crate::store::replica::Holder;
+use crate::store::replica::{Holder, ObjectName};
 
 const ACCESS: &str = "replica access";
 const CONDITIONS: &str = "replica conditional writes";
@@ -23,7 +23,13 @@ const CLOCK: &str = "replica clock";
 const VERSIONING: &str = "replica versioning";
 const LIFECYCLE: &str = "replica lifecycle";
 const SPEED: &str = "replica speed";
+const OBJECTS: &str = "replica objects";
 
+/// Maximum number of pages of names that are read, with 1,000 names each.
+const PAGES_MAX: usize = 100;
+/// Maximum number of foreign names that are shown, and their length in characters.
+const NAMES_SHOWN: usize = 3;
+const NAME_CHARACTERS: usize = 60;
 /// Number of small creates that are timed.
 const SMALL_CREATES: usize = 5;
 /// Size of the object that is timed.
@@ -172,6 +178,50 @@ pub(super) async fn lifecycle(patient: &Patient) -> Vec<Check> {
     .await
 }
 
+pub(super) async fn objects(patient: &Patient) -> Vec<Check> {
+    check(patient, OBJECTS, |bucket| async move {
+        match foreign(&*bucket).await {
+            Ok((names, count)) => judge_objects(&names, count),
+            Err(error) => failed(OBJECTS, &error),
+        }
+    })
+    .await
+}
+
+/// Returns the first names below the prefix that are not those of a replica's objects, and their number.
+async fn foreign(bucket: &dyn Bucket) -> BucketResult<(Vec<String>, usize)> {
+    let (mut after, mut names, mut count) = (String::new(), Vec::new(), 0);
+    for _ in 0..PAGES_MAX {
+        let page = bucket.list("", &after).await?;
+        for object in &page.objects {
+            if object.name.parse::<ObjectName>().is_err() {
+                count += 1;
+                if names.len() < NAMES_SHOWN {
+                    names.push(object.name.clone());
+                }
+            }
+        }
+        match page.objects.last() {
+            Some(last) if !page.is_last => after.clone_from(&last.name),
+            Some(_) | None => break,
+        }
+    }
+    Ok((names, count))
+}
+
+fn judge_objects(names: &[String], count: usize) -> Check {
+    if count == 0 {
+        return Check::new(OBJECTS, Verdict::Ok, "no other program's objects are below the prefix", "");
+    }
+    let shown: Vec<_> =
+        names.iter().map(|name| format!("{:?}", name.chars().take(NAME_CHARACTERS).collect::<String>())).collect();
+    let more = if count > names.len() { ", ..." } else { "" };
+    let seen = format!("{count} objects below the prefix are not Postrider's: {}{more}", shown.join(", "));
+    let remedy =
+        "They are ignored. Use a prefix of its own for the replica: a program that writes here may also remove.";
+    Check::new(OBJECTS, Verdict::Warn, seen, remedy)
+}
+
 pub(super) async fn speed(patient: &Patient) -> Vec<Check> {
     check(patient, SPEED, |bucket| async move {
         match timed(&*bucket).await {
@@ -257,6 +307,24 @@ fn now() -> crate::base::time::Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn objects_of_other_programs_are_a_warning_with_harmless_names() {
+        let store = crate::engine::memory_bucket::MemoryStore::default();
+        for name in ["store", "log/000000000001", "probe/abc"] {
+            store.set_object(name, Some(Bytes::from_static(b"x")));
+        }
+        let (names, count) = foreign(&store.bucket()).await.unwrap();
+        assert_eq!(judge_objects(&names, count).verdict, Verdict::Ok);
+        let long = "x".repeat(500);
+        for name in ["README", "log/000000000001.bak", "base/\u{1b}[2J", long.as_str()] {
+            store.set_object(name, Some(Bytes::from_static(b"x")));
+        }
+        let (names, count) = foreign(&store.bucket()).await.unwrap();
+        let check = judge_objects(&names, count);
+        assert_eq!((check.verdict, count, names.len()), (Verdict::Warn, 4, NAMES_SHOWN));
+        assert!(check.seen.contains("README") && !check.seen.contains('\u{1b}'), "{}", check.seen);
+    }
 
     #[test]
     fn a_slow_bucket_is_a_warning() {

@@ -137,12 +137,13 @@ impl BaseMaker {
     /// # Errors
     /// The bucket; the store. No base is made then.
     pub(super) async fn make(&mut self) -> Result<(), ReplicaError> {
-        let dropped = self.shared.outbox.has_gap().then(|| self.shared.outbox.resume());
-        if dropped.is_some() {
+        if self.shared.outbox.has_gap() {
+            self.shared.outbox.resume();
             self.shared.count_resync();
         }
         self.shared.watch_slots();
-        let made = self.make_watched(dropped.unwrap_or(0)).await;
+        // A base that failed before is still owed.
+        let made = self.make_watched(self.shared.outbox.base_floor()).await;
         self.shared.stop_watching();
         let manifest = made?;
         let status = BaseStatus::of(&manifest);

@@ -289,12 +289,12 @@ impl Writer {
         };
         let health = Arc::clone(&self.health);
         let _pause = health.writer.pause();
-        if outbox.has_landed(sequence.number, Some(rule.timeout)) {
+        if outbox.has_landed(sequence.number, rule.timeout) {
             return;
         }
         let awaited = |job: &mut Job| job.urgency == Urgency::Awaited;
         jobs.extract_if(.., awaited).for_each(|job| job.release(Err(StoreError::InDoubt)));
-        while !outbox.has_ended() && !outbox.has_landed(sequence.number, Some(REFUSE_EVERY)) {
+        while !outbox.has_ended() && !outbox.has_landed(sequence.number, REFUSE_EVERY) {
             while let Some(job) = next_job(&[]) {
                 match job.urgency {
                     Urgency::Awaited => job.release(Err(StoreError::Unconfirmed)),

@@ -23,6 +23,7 @@ async fn an_answer_waits_for_the_bucket_and_batches_in_doubt_stay_invisible() {
     let bucket = MemoryStore::default();
     let machine = synchronous(&bucket, "first", 1, true);
     let serving = machine.serve().await;
+    serving.base().await;
     commit(&serving.store).await.unwrap();
     let outbox = Arc::clone(serving.store.outbox().unwrap());
     assert!(!outbox.has_unconfirmed(), "the bucket has all answered batches");
@@ -43,6 +44,7 @@ async fn with_serve_an_answer_waits_once_and_then_the_store_continues_without_th
     let bucket = MemoryStore::default();
     let machine = synchronous(&bucket, "first", 1, false);
     let serving = machine.serve().await;
+    serving.base().await;
     commit(&serving.store).await.unwrap();
     machine.bucket.set_cut_off(true);
     for _ in 0..3 {
@@ -93,6 +95,39 @@ async fn a_store_can_close_while_a_batch_waits_and_the_next_start_sends_the_batc
     serving.settled().await;
     assert_eq!(accounts(&serving.store.snapshot().unwrap()), 1);
     assert!(serving.stop().await);
+}
+
+#[tokio::test]
+async fn after_a_gap_answers_wait_for_the_base_that_makes_them_restorable() {
+    for stops in [true, false] {
+        let bucket = MemoryStore::default();
+        let machine = synchronous(&bucket, "first", 1, stops);
+        let serving = machine.serve().await;
+        serving.base().await;
+        commit(&serving.store).await.unwrap();
+        let outbox = Arc::clone(serving.store.outbox().unwrap());
+        machine.bucket.draw(|call| call.name.starts_with("base/").then_some(BucketFault::Unreachable));
+        outbox.begin_gap();
+        let mut bases = serving.active.shared().ask_for_base();
+        while outbox.has_gap() || outbox.resumed().is_some() {
+            tokio::task::yield_now().await;
+        }
+        let answer = commit(&serving.store).await;
+        if stops {
+            assert!(matches!(answer, Err(StoreError::InDoubt)), "{answer:?}");
+            assert_eq!(accounts(&serving.store.snapshot().unwrap()), 1);
+        } else {
+            answer.unwrap();
+            assert!(outbox.is_degraded(), "the bucket has the batch, but not its base");
+        }
+        machine.bucket.draw(|_| None);
+        bases.changed().await.unwrap();
+        serving.settled().await;
+        commit(&serving.store).await.unwrap();
+        assert_eq!(accounts(&serving.store.snapshot().unwrap()), 3);
+        assert!(!outbox.is_degraded() && !outbox.is_in_doubt());
+        assert!(serving.stop().await);
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Outbox;
+use super::{Outbox, QueuedRecords};
 
 impl Outbox {
     /// Drops all records and every later one, until [`Self::resume`].
@@ -15,6 +15,9 @@ impl Outbox {
         }
         let mut state = self.state();
         (state.has_gap, state.owes_base, state.resumed) = (true, true, None);
+        if self.sync().is_some() {
+            state.newest = state.waiting.pop_back().or(state.newest.take());
+        }
         state.waiting.clear();
         state.staged = None;
         (state.memory_bytes, state.bytes) = (0, 0);
@@ -45,7 +48,9 @@ impl Outbox {
             return Ok(());
         }
         state.owes_base = false;
+        state.end_degradation();
         drop(state);
+        self.landed.notify_all();
         backlog.unmark_base_owed()
     }
 
@@ -54,16 +59,29 @@ impl Outbox {
         self.drop_all();
     }
 
-    /// Collects records again after a gap, and returns the sequence of the last dropped record. A base that is taken
-    /// afterwards must include it.
+    /// Collects records again after a gap. Returns the sequence of the last dropped record, which the next base must
+    /// include ([`Self::base_floor`]).
     pub fn resume(&self) -> u64 {
         let mut state = self.state();
         state.has_gap = false;
-        state.resumed = Some(state.last);
         let last = state.last;
+        let newest = state.newest.take();
+        // A payload that is only in the dropped backlog is lost.
+        let newest = newest.filter(|newest| newest.sequence.number == last && newest.payload.is_some());
+        let dropped = last - u64::from(newest.is_some());
+        (state.resumed, state.base_floor) = (Some(dropped), dropped);
+        if let Some(newest) = newest {
+            state.push(QueuedRecords { stored: None, ..newest });
+        }
         drop(state);
         self.added.notify_one();
-        last
+        dropped
+    }
+
+    /// Returns the sequence that the next base must include. If no base is owed, 0.
+    pub fn base_floor(&self) -> u64 {
+        let state = self.state();
+        if state.owes_base { state.base_floor } else { 0 }
     }
 
     /// Returns the sequence after which the log continues after a gap; `None` once the bucket has it, or without a gap.

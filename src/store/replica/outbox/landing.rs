@@ -6,27 +6,28 @@ use std::time::Duration;
 use super::{Outbox, State};
 use crate::store::open::SyncRule;
 
+impl State {
+    /// Whether the bucket has the batch, and no gap precedes it. The base that closes a gap needs the batches in the gap,
+    /// so these must not wait for it.
+    fn is_restorable(&self, sequence: u64) -> bool {
+        self.confirmed.is_some_and(|confirmed| confirmed.sequence >= sequence)
+            && (!self.owes_base || sequence <= self.base_floor)
+    }
+}
+
 impl Outbox {
     /// Returns the rule by which batches wait for the bucket; `None` without such a rule.
     pub const fn sync(&self) -> Option<SyncRule> {
         self.sync
     }
 
-    /// Waits until the bucket has the batch `sequence`, up to `limit` if there is one. Returns whether the batch
-    /// counts: the bucket has it, or the store continues without the bucket.
-    pub(in crate::store) fn has_landed(&self, sequence: u64, limit: Option<Duration>) -> bool {
-        let has_landed = |state: &State| {
-            state.is_degraded || state.confirmed.is_some_and(|confirmed| confirmed.sequence >= sequence)
-        };
+    /// Waits until the batch `sequence` counts, for at most `limit`: it can be restored from the bucket, or the store
+    /// continues without the bucket. A batch after a gap can't be restored before the next base.
+    pub(in crate::store) fn has_landed(&self, sequence: u64, limit: Duration) -> bool {
+        let has_landed = |state: &State| state.is_degraded || state.is_restorable(sequence);
         let is_pending = |state: &mut State| !state.has_ended && !has_landed(state);
-        let state = self.state();
-        let mut state = match limit {
-            Some(limit) => {
-                let waited = self.landed.wait_timeout_while(state, limit, is_pending);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => self.landed.wait_while(state, is_pending).unwrap_or_else(PoisonError::into_inner),
-        };
+        let waited = self.landed.wait_timeout_while(self.state(), limit, is_pending);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if has_landed(&state) {
             state.is_in_doubt = false;
             return true;

@@ -70,6 +70,10 @@ struct State {
     has_gap: bool,
     /// Whether the log has had a gap since its newest base. It is marked on disk too.
     owes_base: bool,
+    /// The sequence that this base must include: that of the last record that the log lacks.
+    base_floor: u64,
+    /// The last record, while records are dropped. Its batch may still wait for the bucket, so the log begins with it.
+    newest: Option<QueuedRecords>,
     /// The sequence after which the log continues after a gap, until the bucket has it.
     resumed: Option<u64>,
     last: u64,
@@ -123,7 +127,7 @@ impl Outbox {
             state.waiting.push_back(QueuedRecords { sequence, bytes, payload: None, stored: Some(found.stored) });
         }
         state.has_gap |= next != last.number + 1;
-        state.owes_base = backlog.owes_base();
+        (state.owes_base, state.base_floor) = (backlog.owes_base(), last.number);
         let outbox = Self {
             state: Mutex::new(state),
             backlog: Mutex::new(backlog),
@@ -142,10 +146,11 @@ impl Outbox {
     pub(in crate::store) fn add(&self, sequence: Sequence, payload: &[u8]) {
         let mut state = self.state();
         state.last = sequence.number;
+        let waiting = QueuedRecords::new(sequence, payload);
         if state.has_gap {
+            state.newest = self.sync.map(|_| waiting);
             return;
         }
-        let waiting = QueuedRecords::new(sequence, payload);
         state.push(waiting);
         drop(state);
         self.added.notify_one();
@@ -155,8 +160,10 @@ impl Outbox {
     pub(in crate::store) fn stage(&self, sequence: Sequence, payload: &[u8]) {
         let mut state = self.state();
         state.staging = Some(sequence.number);
-        if !state.has_gap {
-            state.staged = Some(QueuedRecords::new(sequence, payload));
+        let staged = QueuedRecords::new(sequence, payload);
+        match state.has_gap {
+            true => state.newest = self.sync.map(|_| staged),
+            false => state.staged = Some(staged),
         }
     }
 
@@ -268,7 +275,7 @@ impl Outbox {
         state.confirmed = Some(position);
         state.is_unrecorded = true;
         state.resumed = state.resumed.filter(|resumed| *resumed > position.sequence);
-        state.is_degraded &= position.sequence < state.last;
+        state.end_degradation();
         drop(state);
         self.landed.notify_all();
         self.backlog().confirmed(position.sequence);
@@ -325,6 +332,12 @@ impl Outbox {
 }
 
 impl State {
+    /// Continues with the bucket once it has everything, and no gap precedes it.
+    fn end_degradation(&mut self) {
+        let confirmed = self.confirmed.map_or(0, |confirmed| confirmed.sequence);
+        self.is_degraded &= confirmed < self.last || self.owes_base;
+    }
+
     fn push(&mut self, waiting: QueuedRecords) {
         self.memory_bytes += waiting.payload.as_ref().map_or(0, |payload| payload.len());
         self.bytes += waiting.bytes as u64;

@@ -29,6 +29,7 @@ mod oidc;
 mod recent_warnings;
 mod reload;
 mod replica_bucket;
+mod replica_place;
 mod replica_stranded;
 mod replica_verify;
 mod replication;

@@ -11,6 +11,7 @@ use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::locked_store::LockedStore;
 use super::replica_bucket;
+use super::replica_place;
 use super::store_open_report::Start;
 use super::supervisor;
 use crate::base::time::Timestamp;
@@ -29,7 +30,7 @@ use crate::net::s3::S3;
 use crate::store::Store;
 use crate::store::open::{OnJournalDamage, ReplicaStart, SyncRule};
 use crate::store::replica::claim::ClaimCause;
-use crate::store::replica::{ReplicaDisk, holder};
+use crate::store::replica::{ReplicaDisk, aside, holder};
 
 /// Wait after which starting without the replica is suggested.
 const NAME_WAY_OUT: Duration = Duration::from_secs(60);
@@ -73,7 +74,9 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
     let metered = MeteredBucket::new(Arc::clone(&bucket), Arc::clone(&meters), move || time.monotonic());
     let (metered, encrypts) = (Arc::new(metered) as Arc<dyn Bucket>, config.replica.encrypt);
     let (executor, lease) = (Executor::Threads, lease_rules(config));
-    let replica = ReplicaWorld { bucket: metered, disk, executor, holder: name, clock, real, entropy, encrypts, lease };
+    let place = replica_place::of(directory);
+    let replica =
+        ReplicaWorld { bucket: metered, disk, executor, holder: name, place, clock, real, entropy, encrypts, lease };
     Ok(Some(World { replica, bucket, meters }))
 }
 
@@ -108,6 +111,11 @@ pub(super) async fn open(
     start: Start,
     cause: ClaimCause,
 ) -> Result<(LockedStore, Option<Claim>), CliError> {
+    if aside::is_unfinished_in(&ReplicaDisk::default(), directory) {
+        let why = "a part of the store was moved to a directory deposed-EPOCH, and the move was interrupted";
+        let remedy = "Run `postrider standby` on this directory: it completes the move.";
+        return Err(CliError::new(Exit::Conflict, WHAT, why, remedy));
+    }
     if config.replica.url.is_none() {
         return Ok((LockedStore::open(directory, lock, clock, start)?, None));
     }
@@ -288,6 +296,7 @@ pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
             Exit::Conflict,
             "Run `postrider standby --discard` to set the directory aside and begin with the newest base.",
         ),
+        ReplicaError::Emptied => (Exit::Failed, "Check whether another machine serves, and with which replica.url."),
         ReplicaError::NoBase => (Exit::NotFound, "Set a bucket and prefix that contain a base of an active machine."),
         ReplicaError::Newer { .. } => (Exit::Failed, "Upgrade this standby first."),
         ReplicaError::Object { .. } | ReplicaError::Missing { .. } => {

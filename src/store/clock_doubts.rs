@@ -39,6 +39,12 @@ pub fn end_of(read: &impl Read, bucket: Bucket) -> Result<Timestamp, StoreError>
     Ok(bucket.end.moved_by(row.map_or(0, |row| row.offset_ms())))
 }
 
+/// Returns whether the content in `bucket` has expired at `now`. If the row of its doubt is damaged, the deadline is
+/// unknown, and the content is kept.
+fn is_over(read: &impl Read, bucket: Bucket, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(sound(end_of(read, bucket))?.is_some_and(|end| end <= now))
+}
+
 /// Returns the time at which a start judges the deadlines of journal content: the wall clock, unless it is so far ahead
 /// of the newest identifier that it will be doubtful.
 pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
@@ -145,12 +151,16 @@ impl Store {
         let snapshot = self.snapshot()?;
         let mut over = BTreeSet::new();
         for end in self.content().buckets_until(Timestamp::MAX)? {
-            // If the row of its doubt is damaged, the bucket's deadline is unknown: keep its content.
-            if sound(end_of(&snapshot, Bucket { end }))?.is_some_and(|end| end <= now) {
+            if is_over(&snapshot, Bucket { end }, now)? {
                 over.insert(end);
             }
         }
         Ok(over)
+    }
+
+    /// Returns whether the deadline of the content in `bucket` has passed at `now`.
+    pub(super) fn is_over(&self, bucket: Bucket, now: Timestamp) -> Result<bool, StoreError> {
+        is_over(&self.snapshot()?, bucket, now)
     }
 
     /// Returns the numbers of the ended doubts that still have rows to move.

@@ -58,7 +58,7 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         "paces slots, in the machine's time: the interval stays in real time",
     ),
     (
-        "src/engine/replica/join.rs",
+        "src/engine/replica/bucket_retry.rs",
         Touch::Clock,
         "measures how long the bucket has not answered, in the machine's time",
     ),

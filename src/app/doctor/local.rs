@@ -17,7 +17,22 @@ pub(super) fn checks(patient: &Patient) -> Vec<Check> {
     checks.push(master_key(&config.data_dir));
     checks.push(disk(&config.data_dir, config.limits.min_free_bytes));
     checks.push(certificate::check(config));
+    checks.extend(set_aside(&config.data_dir));
     checks
+}
+
+/// Names the stores that a standby set aside. There is no such check without one.
+fn set_aside(directory: &Path) -> Option<Check> {
+    let found = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut found: Vec<_> = found.filter(|name| name.starts_with("deposed-")).collect();
+    found.sort();
+    let newest = found.last()?;
+    let seen = format!("{}: with messages and a copy of the master key", found.join(", "));
+    let remedy = format!(
+        "List with `postrider replica stranded --data-dir {}` what the log lacks, then remove each directory.",
+        directory.join(newest).display()
+    );
+    Some(Check::new("stores set aside", Verdict::Warn, seen, remedy))
 }
 
 fn configuration(config: &Config) -> Vec<Check> {
@@ -96,4 +111,21 @@ fn disk(directory: &Path, least: u64) -> Check {
         _ => return Check::new(NAME, Verdict::Ok, seen, ""),
     };
     Check::new(NAME, verdict, seen, "Free disk space, or move data_dir to a larger disk.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_was_set_aside_is_a_warning_until_it_is_removed() {
+        let data = tempfile::tempdir().unwrap();
+        assert!(set_aside(data.path()).is_none());
+        for name in ["deposed-3", "deposed-3-2", "content"] {
+            fs::create_dir(data.path().join(name)).unwrap();
+        }
+        let check = set_aside(data.path()).unwrap();
+        assert_eq!(check.verdict, Verdict::Warn);
+        assert!(check.seen.starts_with("deposed-3, deposed-3-2: "), "{}", check.seen);
+    }
 }

@@ -23,10 +23,10 @@ use crate::engine::replica::{
 };
 use crate::net::clock::{ContinuousClock, SystemClock};
 use crate::net::entropy::OsEntropy;
-use crate::store::Store;
 use crate::store::master_key::{Raw, place};
 use crate::store::replica::{ObjectName, ReplicaDisk};
 use crate::store::restore::Lineage;
+use crate::store::{Store, TimersOnHold};
 
 const WHAT: &str = "cannot restore the replica";
 
@@ -118,6 +118,7 @@ async fn restore(
         disk: ReplicaDisk::default(),
         executor: Executor::Threads,
         holder,
+        place: 0,
         clock,
         real,
         entropy: Arc::new(OsEntropy),
@@ -149,10 +150,11 @@ async fn restore(
     let failed_store = |error| failed(&ReplicaError::Store(error));
     let now = objects.clock.now();
     let on_hold = match release {
-        true => None,
-        false => Some(log.follower.hold_queue(now).map_err(failed_store)?),
-    }
-    .unwrap_or_default();
+        // The log may have a hold of its own, from a promotion.
+        true => log.follower.release_queue().map(|()| TimersOnHold::default()),
+        false => log.follower.hold_queue(now),
+    };
+    let on_hold = on_hold.map_err(failed_store)?;
     let backup_at = log.follower.sequence().committed_at;
     log.follower.checkpoint().map_err(failed_store)?;
     let content = manifest.content.iter().map(|range| range.length).sum();

@@ -256,7 +256,7 @@ impl Following<'_> {
             tracing::warn!(from, to, directory = %aside.display(), "moved a store with batches that the log lacks");
             return Ok(RoundResult::Applied);
         }
-        let own = open.head().is_some_and(|head| head.holder == self.world.replica.holder);
+        let own = open.owns_log();
         if let Ok(moved) = &applied {
             sight.looked_at = Some(self.clock.now());
             self.show(&open, *moved, status);
@@ -326,7 +326,7 @@ impl Following<'_> {
                 return Err(cannot_join_of(error));
             }
             ReplicaError::Bucket(_) => State::Unreachable,
-            ReplicaError::NoBase => State::Waiting,
+            ReplicaError::NoBase | ReplicaError::Emptied => State::Waiting,
             ReplicaError::Missing { .. } | ReplicaError::Object { .. } => State::Resync,
             error if error.is_disk_full() => State::DiskFull,
             _ => return Err(cannot_join(&error)),

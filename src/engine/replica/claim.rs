@@ -48,7 +48,8 @@ impl PendingClaim {
         let time = head.time;
         let link = Link { head, row_format: FORMAT, previous: cursor.digest };
         let lease_millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        let claim = Claim { program: env!("CARGO_PKG_VERSION").to_owned(), cause, lease_millis, sequence };
+        let (program, place) = (env!("CARGO_PKG_VERSION").to_owned(), objects.place);
+        let claim = Claim { program, cause, lease_millis, sequence, place };
         let bytes: Bytes = link.seal(&SlotBody::Claim(claim), &objects.sealer, &*objects.entropy).into();
         let position = Position { store: objects.sealer.store(), epoch, slot, hash: slot::digest(&bytes), sequence };
         Self { bytes, position, asked_at: objects.real.monotonic(), time }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::ReplicaError;
+use super::keys;
 use super::objects::ReplicaObjects;
 use crate::base::time::Timestamp;
 use crate::engine::ports::ObjectInfo;
@@ -124,17 +125,22 @@ impl Collector {
         Ok(())
     }
 
-    /// Removes expired content. Its key is gone, so it can't be opened any more. Content that the store still has is
-    /// kept: a doubt about the clock moved its deadline.
+    /// Removes expired content, each segment's key first: a reader that finds a key expects the content. Content that
+    /// the store still has is kept: a doubt about the clock moved its deadline.
     async fn remove_content(&self, now: Timestamp) -> Result<(), ReplicaError> {
+        let mut without_key = None;
         for object in self.objects.list(name::CONTENT, "").await? {
             let Ok(ObjectName::Content { bucket, segment, .. }) = object.name.parse() else { continue };
             if bucket > now {
                 break;
             }
-            if !self.store.has_content(bucket, segment) {
-                self.objects.bucket.remove(&object.name).await?;
+            if self.store.has_content(bucket, segment) {
+                continue;
             }
+            if without_key.replace((bucket, segment)) != Some((bucket, segment)) {
+                keys::remove(&self.objects, (bucket, segment)).await?;
+            }
+            self.objects.bucket.remove(&object.name).await?;
         }
         Ok(())
     }

@@ -69,6 +69,12 @@ pub enum ReplicaError {
     /// The bucket has no base to start from.
     #[error("the bucket has no base of the store")]
     NoBase,
+    /// The bucket is empty, and this directory owned the log that it had.
+    #[error(
+        "the bucket is empty, but contained the log of this machine, which served last. If no other machine serves, \
+         start the service here, or run `postrider promote --without-bucket`"
+    )]
+    Emptied,
     /// The log was written by a later version.
     #[error("the log has rows of format {found}, and this version supports formats up to {FORMAT}")]
     Newer {

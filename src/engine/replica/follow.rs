@@ -6,11 +6,10 @@ use super::objects::{ReplicaObjects, Slot};
 use super::read_ahead::ReadAhead;
 use crate::base::digest::Digest;
 use crate::base::time::Timestamp;
-use crate::store::replica::name::ObjectName;
-use crate::store::replica::payload::{self, Assembler};
-use crate::store::replica::record::{self, Record};
+use crate::store::replica::claim::Claim;
+use crate::store::replica::payload::Assembler;
 use crate::store::replica::slot::SlotBody;
-use crate::store::replica::{Follower, Head, Kind, ObjectFault, Position, Sequence, content};
+use crate::store::replica::{Follower, Head, Kind, OwnClaim, Position};
 
 /// A position in the log: the slot that was read last.
 #[derive(Debug, Clone, Default)]
@@ -49,12 +48,14 @@ pub struct LogFollower {
     pub follower: Follower,
     /// The last slot that was read.
     pub cursor: Cursor,
-    assembler: Assembler,
+    pub(super) assembler: Assembler,
     slots: ReadAhead,
+    /// Whether slots that the bucket lost were skipped.
+    pub(super) has_skipped: bool,
     /// Sequence of the last batch that the log had when the store last knew its position.
-    confirmed: u64,
+    pub(super) confirmed: u64,
     /// Sequence of the last batch in the log up to the cursor.
-    logged: u64,
+    pub(super) logged: u64,
     /// The lease of the log's holder, once it is known.
     lease: Option<HolderLease>,
     /// Time after which no batch is applied.
@@ -77,6 +78,7 @@ impl LogFollower {
             cursor,
             assembler: Assembler::default(),
             slots: ReadAhead::default(),
+            has_skipped: false,
             confirmed: logged,
             logged,
             lease: None,
@@ -134,24 +136,10 @@ impl LogFollower {
         accepts(&slot.link.head)?;
         self.check(&slot)?;
         let kind = slot.link.head.kind;
-        let mut hold = None;
+        let is_own = slot.link.head.holder == objects.holder;
         match &slot.body {
-            SlotBody::Claim(claim) => {
-                // Drops parts of a batch that the previous holder did not finish.
-                self.assembler = Assembler::default();
-                let is_own = slot.link.head.holder == objects.holder;
-                if claim.sequence < self.follower.sequence().number && !is_own {
-                    return Err(self.broken("another machine claimed it without batches that this directory has"));
-                }
-                let is_wanted = self.until.is_none_or(|until| slot.link.head.time <= until);
-                // With later batches, this directory has the hold already, and an operator may have released it.
-                let is_new = claim.sequence >= self.follower.sequence().number;
-                if claim.cause.holds_queue() && is_wanted && is_new {
-                    hold = Some(slot.link.head.time);
-                }
-            }
+            SlotBody::Claim(claim) => self.begin_epoch(claim, &slot.link.head, is_own)?,
             SlotBody::Batches(payload) => {
-                let is_own = slot.link.head.holder == objects.holder;
                 if !self.apply(objects, payload, is_own).await? {
                     self.follower.end_slot(self.position(objects))?;
                     return Ok(FollowStep::Reached);
@@ -165,10 +153,24 @@ impl LogFollower {
         if self.assembler.is_at_rest() {
             self.follower.end_slot(self.position(objects))?;
         }
-        if let Some(claimed_at) = hold {
-            self.follower.hold_queue(claimed_at)?;
-        }
         Ok(FollowStep::Applied(kind))
+    }
+
+    /// Applies a claim. Its hold precedes its position: a position without the hold would lose the hold.
+    fn begin_epoch(&mut self, claim: &Claim, head: &Head, is_own: bool) -> Result<(), ReplicaError> {
+        // Drops parts of a batch that the previous holder did not finish.
+        self.assembler = Assembler::default();
+        let have = self.follower.sequence().number;
+        if claim.sequence < have && !is_own {
+            return Err(self.broken("another machine claimed it without batches that this directory has"));
+        }
+        let is_wanted = self.until.is_none_or(|until| head.time <= until);
+        // With later batches, this directory has the hold already, and an operator may have released it.
+        if claim.cause.holds_queue() && is_wanted && claim.sequence >= have {
+            self.follower.leave_log()?;
+            self.follower.hold_queue(head.time)?;
+        }
+        Ok(())
     }
 
     fn check(&self, slot: &Slot) -> Result<(), ReplicaError> {
@@ -185,85 +187,8 @@ impl LogFollower {
         Ok(())
     }
 
-    fn broken(&self, why: &str) -> ReplicaError {
+    pub(super) fn broken(&self, why: &str) -> ReplicaError {
         ReplicaError::Broken { slot: self.cursor.slot, why: why.to_owned() }
-    }
-
-    /// Applies the batches of a payload. Returns false if one is later than the requested time.
-    async fn apply(&mut self, objects: &ReplicaObjects, payload: &[u8], is_own: bool) -> Result<bool, ReplicaError> {
-        let damaged = |number| {
-            let fault = ObjectFault::Damaged("its payload can't be read");
-            ReplicaError::Object { name: ObjectName::Slot(number).to_string(), fault }
-        };
-        let number = self.cursor.slot + 1;
-        for piece in payload::pieces(payload) {
-            let piece = piece.map_err(|_| damaged(number))?;
-            if self.until.is_some_and(|until| piece.sequence > 0 && piece.committed_at > until) {
-                return Ok(false);
-            }
-            let Some(batch) = self.assembler.take(&piece).map_err(|_| damaged(number))? else { continue };
-            let sequence = Sequence { number: piece.sequence, committed_at: piece.committed_at };
-            let have = self.follower.sequence().number;
-            if !is_own && (self.confirmed + 1..=have).contains(&sequence.number) {
-                // This directory continued without the log, and so did the log's holder.
-                return Err(ReplicaError::Stranded { from: sequence.number, to: have });
-            }
-            self.apply_batch(objects, &batch, sequence).await?;
-        }
-        Ok(true)
-    }
-
-    async fn apply_batch(
-        &mut self,
-        objects: &ReplicaObjects,
-        batch: &[u8],
-        sequence: Sequence,
-    ) -> Result<(), ReplicaError> {
-        let now = objects.expiry_time();
-        if sequence.number > 0 {
-            if sequence.number > self.follower.sequence().number {
-                self.adopt_keys(objects, batch).await?;
-            }
-            self.follower.batch(batch, sequence, now).map_err(|error| match error.into() {
-                ReplicaError::Broken { why, .. } => ReplicaError::Broken { slot: self.cursor.slot, why },
-                error => error,
-            })?;
-            self.logged = sequence.number;
-            if self.follower.sequence().number == sequence.number {
-                // Every batch up to here is the log's.
-                self.confirmed = sequence.number;
-            }
-            return Ok(());
-        }
-        for record in record::ahead(batch)? {
-            match record {
-                Record::Body { key, sealed } => self.follower.body(key, sealed, now)?,
-                // The log continues after a gap.
-                Record::Resumed(sequence) if sequence > self.follower.sequence().number => {
-                    return Err(self.broken("batches before it were dropped"));
-                }
-                Record::Resumed(sequence) => self.logged = sequence,
-            }
-        }
-        Ok(())
-    }
-
-    /// Fetches the keys of the segments that contain a batch's bodies. A missing key belongs to an expired body. No
-    /// clock decides that: a key that is not fetched now is never fetched.
-    async fn adopt_keys(&self, objects: &ReplicaObjects, batch: &[u8]) -> Result<(), ReplicaError> {
-        for (bucket, segment) in record::segments(batch)? {
-            if !self.follower.lacks_key(bucket, segment) {
-                continue;
-            }
-            let name = ObjectName::Key { bucket, segment };
-            let Some(bytes) = objects.bucket.read(&name.to_string()).await?.filter(|bytes| !bytes.is_empty()) else {
-                continue;
-            };
-            let slot = content::open_key(&name, &bytes, &objects.sealer)
-                .map_err(|fault| ReplicaError::Object { name: name.to_string(), fault })?;
-            self.follower.adopt_key(bucket, segment, slot.expose())?;
-        }
-        Ok(())
     }
 
     /// Keeps the complete batches of a last slot that ends within a batch. Nothing completes that batch any more.
@@ -302,6 +227,39 @@ impl LogFollower {
     /// # Errors
     /// The bucket.
     pub async fn lacks_slot(&self, objects: &ReplicaObjects) -> Result<bool, ReplicaError> {
-        Ok(objects.has_slot_after(self.cursor.slot + 1).await? && objects.slot(self.cursor.slot + 1).await?.is_none())
+        let next = self.cursor.slot + 1;
+        Ok(objects.slot_after(next).await?.is_some() && objects.slot(next).await?.is_none())
+    }
+
+    /// Continues after slots that the bucket lost, if this directory wrote them: the next existing slot is of the epoch
+    /// `own`, which this directory claimed. This store then has their batches. The log has a gap that only a new base
+    /// closes. Returns whether it continues.
+    ///
+    /// # Errors
+    /// The bucket; the file system.
+    pub(super) async fn skip_lost_slots(
+        &mut self,
+        objects: &ReplicaObjects,
+        own: Option<OwnClaim>,
+    ) -> Result<bool, ReplicaError> {
+        if own.is_none_or(|own| own.epoch != self.cursor.epoch) {
+            return Ok(false);
+        }
+        let Some(number) = objects.slot_after(self.cursor.slot + 1).await? else { return Ok(false) };
+        let Some(slot) = objects.slot(number).await? else { return Ok(false) };
+        let Head { kind, epoch, holder, .. } = &slot.link.head;
+        if *kind == Kind::Claim || *epoch != self.cursor.epoch || *holder != objects.holder {
+            return Ok(false);
+        }
+        let (first, last) = (self.cursor.slot + 1, number - 1);
+        tracing::error!(first, last, "the bucket lost slots of this directory; continuing after them with a new base");
+        self.follower.owe_base().map_err(|error| ReplicaError::Io {
+            what: "marking that the replica needs a new base".to_owned(),
+            error,
+        })?;
+        self.cursor = Cursor { slot: last, digest: slot.link.previous, epoch: *epoch, head: None };
+        self.assembler = Assembler::default();
+        self.has_skipped = true;
+        Ok(true)
     }
 }

@@ -25,15 +25,23 @@ pub struct HolderLease {
     earlier: Duration,
     /// Time of the first claim after those holders, on its writer's clock.
     claimed_at: Timestamp,
+    /// The place of the directory that made the last claim; 0 if it is not known.
+    place: u64,
 }
 
 impl HolderLease {
     /// The assumption if no claim can be read: every lease is as long as possible.
-    pub const UNKNOWN: Self = Self { own: LEASE_MAX, earlier: LEASE_MAX, claimed_at: Timestamp::ZERO };
+    pub const UNKNOWN: Self = Self { own: LEASE_MAX, earlier: LEASE_MAX, claimed_at: Timestamp::ZERO, place: 0 };
 
     /// Returns the longest lease that may still be valid.
     pub fn longest(&self) -> Duration {
         self.own.max(self.earlier)
+    }
+
+    /// Whether the last claim was made by a process of the directory at `place`. A copy of the directory has the same
+    /// name, but another place.
+    pub const fn is_of_place(&self, place: u64) -> bool {
+        self.place == place && place != 0
     }
 
     /// Returns the longest lease of other holders that may be valid at `now` of the holder's own clock.
@@ -47,12 +55,15 @@ impl HolderLease {
         let head = &slot.link.head;
         let SlotBody::Claim(claim) = &slot.body else { return known.map(|known| known.at(head.time)) };
         let own = Duration::from_millis(claim.lease_millis);
-        let begun = Self { own, earlier: Duration::ZERO, claimed_at: head.time };
+        let begun = Self { own, earlier: Duration::ZERO, claimed_at: head.time, place: claim.place };
         match before {
             _ if head.number == 1 => Some(begun),
             Some(before) if before.kind == Kind::Release => Some(begun),
-            // A new start of the same holder does not shorten its wait.
-            Some(before) if before.holder == head.holder => known.map(|known| Self { own, ..known }),
+            // A new start in the same place does not shorten its wait. In another place the directory may be a copy,
+            // while its original is active.
+            Some(before) if before.holder == head.holder && known.is_none_or(|known| known.place == claim.place) => {
+                known.map(|known| Self { own, ..known })
+            }
             Some(_) | None => known.map(|known| Self { earlier: known.longest(), ..begun }),
         }
     }
@@ -92,7 +103,8 @@ impl ReplicaObjects {
         for (claim, seen_at, before) in claims.into_iter().rev() {
             let SlotBody::Claim(content) = &claim.body else { return Ok(None) };
             let own = Duration::from_millis(content.lease_millis);
-            let alone = HolderLease { own, earlier: Duration::ZERO, claimed_at: claim.link.head.time };
+            let (claimed_at, place) = (claim.link.head.time, content.place);
+            let alone = HolderLease { own, earlier: Duration::ZERO, claimed_at, place };
             known = HolderLease::after(known, before.as_ref(), &claim).or(Some(alone)).map(|known| known.at(seen_at));
         }
         Ok(known)

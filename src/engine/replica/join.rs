@@ -1,54 +1,58 @@
 //! The start of an active machine: its store catches up with the log, and claims the log.
+//!
+//! The life of a claim:
+//!
+//! ```text
+//!             the store's own log, or none: the bucket is new or was emptied
+//!  identify ------------------------------------------------------------------> follow <--------.
+//!     | another store's log, or a restored directory                              |             |
+//!     '--> OtherStore, Fork                                                       |             |
+//!                                                                                 |             |
+//!  follow: the next slot                                                          |             |
+//!     | is there, and continues this store: applied ------------------------------+-- again ----+
+//!     | is another machine's claim --> Claimed                                    |             |
+//!     | has other batches than this directory --> Stranded                        |             |
+//!     | is lost, and later ones are of this directory's epoch: skipped -----------+-- again ----+
+//!     | is lost, and later ones are not --> Broken                                |             |
+//!     | does not exist: the log ends                                              |             |
+//!     v                                                                           |             |
+//!  claim: create the next slot                                                    |             |
+//!     | the slot is taken: the log has grown -------------------------------------+-- again ----'
+//!     | a base is at or above the slot: it was collected --> Broken
+//!     | created: this machine owns the log
+//!     v
+//!  record: the hold and the claim's position in the store, then the epoch in a file
+//!     |
+//!     v
+//!  Joined: the store is opened, and accepts at once
+//!     | it sends at once if the log was released, or if this directory made the claim before, since the last boot
+//!     | of its machine; otherwise after the longest lease that may be valid
+//! ```
+//!
+//! A failover ends with `Moved` instead of "again": a log that grows has an active machine. After a crash between the
+//! claim and its record, the next start reads the claim like any other slot.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::backoff::Backoff;
+use super::bucket_retry::{BucketRetry, OnWait};
 use super::claim::{Claimed, PendingClaim};
 use super::error::ReplicaError;
 use super::follow::{Cursor, FollowStep, LogFollower};
 use super::lease::Lease;
 use super::objects::ReplicaObjects;
-use crate::base::entropy::{self, Entropy};
+use super::world::ReplicaWorld;
+use crate::base::entropy;
 use crate::base::id::Ulid;
-use crate::base::secret::MasterKey;
-use crate::engine::bucket::probe;
-use crate::engine::executor::Executor;
-use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
+use crate::engine::ports::Clock;
 use crate::machine::replica_lease::{LeaseRules, Predecessor, wait_for};
 use crate::store::replica::claim::ClaimCause;
-use crate::store::replica::identity::Identity;
-use crate::store::replica::name::ObjectName;
-use crate::store::replica::{
-    Follower, Head, Holder, Kind, ObjectFault, Position, ReplicaDisk, Sealer, clear_marks, is_fork,
-};
+use crate::store::replica::{Follower, Head, Kind, OwnClaim, Position, clear_marks, is_fork, swap};
 use crate::store::schema::FORMAT;
-
-/// Ports and settings that a process needs to work on a replica.
-#[derive(Clone)]
-pub struct ReplicaWorld {
-    /// The bucket.
-    pub bucket: Arc<dyn Bucket>,
-    /// The disk of the data directory.
-    pub disk: ReplicaDisk,
-    /// The place where blocking work runs.
-    pub executor: Executor,
-    /// The name of the data directory in the log.
-    pub holder: Holder,
-    /// The service's time, for timestamps and content deadlines.
-    pub clock: Arc<dyn Clock>,
-    /// The machine's own time, for the lease: the unadjusted wall clock and the continuous clock.
-    pub real: Arc<dyn Clock>,
-    /// Randomness.
-    pub entropy: Arc<dyn Entropy>,
-    /// Whether objects are sealed.
-    pub encrypts: bool,
-    /// The rules of the lease.
-    pub lease: LeaseRules,
-}
 
 /// A claimed log.
 pub struct Joined {
@@ -82,101 +86,6 @@ impl Joined {
     }
 }
 
-/// Called when the bucket did not answer, with the time since the first failure.
-pub type OnWait<'a> = dyn FnMut(&BucketError, Duration) + Send + 'a;
-
-impl ReplicaWorld {
-    /// Returns the objects of the store `store`, sealed under `master`.
-    pub fn objects(&self, master: Arc<MasterKey>, store: Ulid) -> ReplicaObjects {
-        ReplicaObjects {
-            bucket: Arc::clone(&self.bucket),
-            disk: self.disk.clone(),
-            executor: self.executor,
-            sealer: Sealer::new(master, store, self.encrypts),
-            holder: self.holder.clone(),
-            clock: Arc::clone(&self.clock),
-            real: Arc::clone(&self.real),
-            entropy: Arc::clone(&self.entropy),
-        }
-    }
-
-    /// Checks that this machine's clock is near the bucket's, after the bucket has answered.
-    ///
-    /// # Errors
-    /// [`ReplicaError::Clock`].
-    pub fn check_clock(&self) -> Result<(), ReplicaError> {
-        probe::clock(self.bucket.date(), self.real.now()).map_err(ReplicaError::Clock)
-    }
-
-    /// Returns the identity of the store in the bucket, if there is one.
-    ///
-    /// # Errors
-    /// The bucket; [`ReplicaError::OtherStore`] if another master key wrote it.
-    pub async fn identity(&self, master: &MasterKey) -> Result<Option<Identity>, ReplicaError> {
-        let name = ObjectName::Store;
-        let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
-        match Identity::decode(&bytes, master) {
-            Ok(identity) => Ok(Some(identity)),
-            Err(ObjectFault::Unsealable) => Err(ReplicaError::OtherStore),
-            Err(fault) => Err(super::objects::unreadable(&name, fault)),
-        }
-    }
-}
-
-impl ReplicaObjects {
-    /// Writes the object `store` unless it exists.
-    ///
-    /// # Errors
-    /// The bucket.
-    pub(super) async fn write_identity(&self, claim: &Position) -> Result<(), ReplicaError> {
-        let head = self.head(Kind::Store, 0, claim.epoch);
-        let identity = Identity { store: claim.store, row_format: FORMAT, head };
-        let bytes = identity.encode(self.sealer.master_key());
-        self.bucket.create(&ObjectName::Store.to_string(), bytes.into()).await?;
-        Ok(())
-    }
-}
-
-/// Waits while the bucket does not answer. Refused credentials end the wait.
-pub struct BucketRetry<'a> {
-    on_wait: &'a mut OnWait<'a>,
-    since: Option<Instant>,
-    backoff: Backoff,
-}
-
-impl<'a> BucketRetry<'a> {
-    /// Reports each failure to `on_wait`.
-    pub fn new(on_wait: &'a mut OnWait<'a>) -> Self {
-        Self { on_wait, since: None, backoff: Backoff::default() }
-    }
-
-    /// Returns the result, or waits after a transient failure.
-    ///
-    /// # Errors
-    /// Any other failure.
-    pub async fn take<T>(
-        &mut self,
-        asked: Result<T, ReplicaError>,
-        entropy: &dyn Entropy,
-    ) -> Result<Option<T>, ReplicaError> {
-        match asked {
-            Ok(answer) => {
-                (self.since, self.backoff) = (None, Backoff::default());
-                Ok(Some(answer))
-            }
-            Err(ReplicaError::Bucket(error))
-                if !matches!(error.kind, BucketErrorKind::Forbidden | BucketErrorKind::Refused) =>
-            {
-                let since = *self.since.get_or_insert_with(Instant::now);
-                (self.on_wait)(&error, since.elapsed());
-                sleep(self.backoff.next(entropy)).await;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
 /// Lets the store in `directory` catch up with the log in the bucket, then claims the log. No process may have the
 /// store open. Waits while the bucket does not answer.
 ///
@@ -189,155 +98,104 @@ pub async fn join<'a>(
     on_wait: &'a mut OnWait<'a>,
 ) -> Result<Joined, ReplicaError> {
     let mut retry = BucketRetry::new(on_wait);
-    let entropy = Arc::clone(&world.entropy);
-    let follower = Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&entropy))?;
-    let mut joining = loop {
-        let begun = Joining::identify(world, directory, &follower).await;
-        if let Some((objects, cursor)) = retry.take(begun, &*entropy).await? {
-            let log = LogFollower::at(follower, cursor);
-            let (is_fork, lease, real) = (is_fork(&world.disk, directory), world.lease, Arc::clone(&world.real));
-            break Joining { objects, log, is_fork, cause, lease, real, is_searched: false };
+    let follower = Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&world.entropy))?;
+    let is_fork = is_fork(&world.disk, directory);
+    let (objects, cursor) = loop {
+        let identified = identify(world, &follower, is_fork).await;
+        if let Some(identified) = retry.take(identified, &*world.entropy).await? {
+            break identified;
         }
     };
-    let joined = loop {
+    let mut joining = Joining {
+        log: LogFollower::at(follower, cursor),
+        own_claim: OwnClaim::read(&world.disk, directory),
+        directory: directory.to_owned(),
+        world: world.clone(),
+        objects,
+        is_fork,
+        cause,
+        is_searched: false,
+    };
+    loop {
         let turn = joining.turn().await;
-        if let Some(Some(joined)) = retry.take(turn, &*entropy).await? {
-            break joined;
+        if let Some(Some(joined)) = retry.take(turn, &*world.entropy).await? {
+            return Ok(joined);
         }
+    }
+}
+
+/// Reads the identity of the store in the bucket, and the position of this directory in its log.
+async fn identify(
+    world: &ReplicaWorld,
+    follower: &Follower,
+    is_fork: bool,
+) -> Result<(ReplicaObjects, Cursor), ReplicaError> {
+    let other_store = || if is_fork { ReplicaError::Fork } else { ReplicaError::OtherStore };
+    let (master, position) = (follower.master_key(), follower.position());
+    let identity = match world.identity(master).await {
+        Err(ReplicaError::OtherStore) => return Err(other_store()),
+        identity => identity?,
     };
-    joining.log.follower.checkpoint()?;
-    clear_marks(&world.disk, directory)
-        .map_err(|error| ReplicaError::Io { what: "removing the marks of the directory".to_owned(), error })?;
-    Ok(joined)
+    let Some(identity) = identity else { return begin_log(world, follower, is_fork).await };
+    let objects = world.objects(Arc::clone(master), identity.store);
+    match position {
+        Some(position) if position.store == identity.store => Ok((objects, Cursor::of(position))),
+        Some(_) => Err(other_store()),
+        // The start that began the log did not claim it.
+        None => {
+            let first = objects.slot(1).await?.map_or(identity.head, |slot| slot.link.head);
+            if first.holder == world.holder { Ok((objects, Cursor::default())) } else { Err(other_store()) }
+        }
+    }
+}
+
+/// Begins a log in an empty bucket: that of the store, which was there before, or a new one.
+async fn begin_log(
+    world: &ReplicaWorld,
+    follower: &Follower,
+    is_fork: bool,
+) -> Result<(ReplicaObjects, Cursor), ReplicaError> {
+    let (master, known) = (follower.master_key(), follower.position().filter(|_| !is_fork));
+    if let Some(position) = known {
+        tracing::error!(slot = position.slot, "the bucket is empty, but contained a replica before; making a new one");
+    }
+    let drawn = || Ulid::new(world.clock.now(), entropy::bytes(&*world.entropy));
+    let store = known.map_or_else(drawn, |position| position.store);
+    let objects = world.objects(Arc::clone(master), store);
+    objects.write_identity(&Position { store, ..Position::default() }).await?;
+    // Another process may have written the identity first.
+    let found = world.identity(master).await?;
+    match found.filter(|identity| identity.store == store) {
+        Some(_) => Ok((objects, known.map_or_else(Cursor::default, Cursor::of))),
+        None => Err(ReplicaError::OtherStore),
+    }
 }
 
 /// A store that is catching up for a claim.
 struct Joining {
+    world: ReplicaWorld,
+    directory: PathBuf,
     objects: ReplicaObjects,
     log: LogFollower,
+    /// The last claim that this directory recorded.
+    own_claim: Option<OwnClaim>,
     is_fork: bool,
     cause: ClaimCause,
-    lease: LeaseRules,
-    real: Arc<dyn Clock>,
     /// Whether the log was searched for slots after a missing one.
     is_searched: bool,
 }
 
 impl Joining {
-    /// Reads the identity of the store in the bucket, and the position of this directory in its log.
-    async fn identify(
-        world: &ReplicaWorld,
-        directory: &Path,
-        follower: &Follower,
-    ) -> Result<(ReplicaObjects, Cursor), ReplicaError> {
-        let master = follower.master_key();
-        let position = follower.position();
-        let fork = is_fork(&world.disk, directory);
-        let Some(identity) = world.identity(master).await.map_err(|error| of_fork(error, fork))? else {
-            let known = position.filter(|_| !fork);
-            if let Some(position) = known {
-                tracing::error!(
-                    slot = position.slot,
-                    "the bucket is empty, but contained a replica before; making a new one"
-                );
-            }
-            let drawn = || Ulid::new(world.clock.now(), entropy::bytes(&*world.entropy));
-            let store = known.map_or_else(drawn, |position| position.store);
-            let objects = world.objects(Arc::clone(master), store);
-            let begin = Position { store, ..Position::default() };
-            objects.write_identity(&begin).await?;
-            // Another process may have written the identity first.
-            let found = world.identity(master).await?;
-            return match found.filter(|identity| identity.store == store) {
-                Some(_) => Ok((objects, known.map_or_else(Cursor::default, Cursor::of))),
-                None => Err(ReplicaError::OtherStore),
-            };
-        };
-        let objects = world.objects(Arc::clone(master), identity.store);
-        match position {
-            Some(position) if position.store == identity.store => Ok((objects, Cursor::of(position))),
-            Some(_) => Err(of_fork(ReplicaError::OtherStore, fork)),
-            None => {
-                let first = objects.slot(1).await?.map_or(identity.head, |slot| slot.link.head);
-                let is_own = first.holder == world.holder;
-                if is_own { Ok((objects, Cursor::default())) } else { Err(of_fork(ReplicaError::OtherStore, fork)) }
-            }
-        }
-    }
-
-    /// Returns the holder of the log up to the cursor, for a claim after it.
-    fn predecessor(&self) -> Predecessor {
-        let lease = self.log.lease();
-        let of_other = |lease: Duration| Predecessor::Other { lease: lease.max(self.lease.lease) };
-        match &self.log.cursor.head {
-            Some(head) if head.kind == Kind::Release => Predecessor::Released,
-            Some(head) if head.holder == self.objects.holder => match lease.of_others(self.objects.clock.now()) {
-                Duration::ZERO => Predecessor::Own,
-                // This directory claimed the log from another machine, and has not waited for that machine's lease.
-                earlier => of_other(earlier),
-            },
-            Some(_) => of_other(lease.longest()),
-            // The bucket was emptied, or the log is new.
-            None if self.cause == ClaimCause::Start || self.log.cursor.slot == 0 => Predecessor::Released,
-            None => of_other(lease.longest()),
-        }
-    }
-
-    /// Applies the next slot. Returns whether the log ends before it.
-    async fn is_at_end(&mut self) -> Result<bool, ReplicaError> {
-        let (own, is_fork) = (self.objects.holder.clone(), self.is_fork);
-        let accepts = |head: &Head| match () {
-            () if is_fork => Err(ReplicaError::Fork),
-            () if head.kind == Kind::Claim && head.holder != own => {
-                Err(ReplicaError::Claimed { slot: head.number, holder: head.holder.to_string() })
-            }
-            () => Ok(()),
-        };
-        let step = match self.is_searched && self.log.is_at_end() {
-            // Another request before the claim would lose the slot to a busy holder.
-            true => Ok(FollowStep::End),
-            false => self.log.step(&self.objects, accepts).await,
-        };
-        // The log grew, so its holder is alive. A standby that claims automatically continues to follow.
-        let is_moved = matches!(step, Ok(FollowStep::Applied(_)) | Err(ReplicaError::Claimed { .. }));
-        if is_moved && self.cause == ClaimCause::Failover {
-            return Err(ReplicaError::Moved);
-        }
-        if step? != FollowStep::End {
-            return Ok(false);
-        }
-        if !self.is_searched && self.log.lacks_slot(&self.objects).await? {
-            let why = "slots that this directory lacks were removed by collection".to_owned();
-            let broken = ReplicaError::Broken { slot: self.log.cursor.slot, why };
-            return Err(self.log.stranded(broken));
-        }
-        self.is_searched = true;
-        Ok(true)
-    }
-
     /// Applies the next slot, or claims the one after the last. Returns `None` until the claim succeeds.
     async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
         if !self.is_at_end().await? {
             return Ok(None);
         }
         self.log.learn_holder(&self.objects).await?;
-        let began = (self.cause, if self.lease.stops { self.lease.lease } else { Duration::ZERO });
+        let lease = self.world.lease;
+        let began = (self.cause, if lease.stops { lease.lease } else { Duration::ZERO });
         let asked = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
-        let mut backoff = Backoff::default();
-        let claimed = loop {
-            match asked.attempt(&self.objects).await {
-                Err(ReplicaError::Bucket(error)) if error.kind.is_in_doubt() => {
-                    // Retries with the same bytes: if an earlier claim without an answer succeeded, this claim is the
-                    // same.
-                    sleep(backoff.next(&*self.objects.entropy)).await;
-                }
-                claimed => {
-                    self.is_searched = claimed.is_ok();
-                    break claimed?;
-                }
-            }
-        };
-        match claimed {
+        match self.claim(&asked).await? {
             Claimed::Moved if self.cause == ClaimCause::Failover => Err(ReplicaError::Moved),
             Claimed::Moved => {
                 self.log.expect_slots();
@@ -348,25 +206,107 @@ impl Joining {
                 Err(ReplicaError::Broken { slot: self.log.cursor.slot, why })
             }
             Claimed::Yes(claim) => {
-                self.log.end(&self.objects)?;
-                if self.cause.holds_queue() {
-                    self.log.follower.hold_queue(asked.time)?;
-                }
+                let predecessor = self.predecessor();
+                self.record(&claim, &asked)?;
                 let was_migrated = self.log.follower.format()? != FORMAT;
-                Ok(Some(Joined {
-                    objects: self.objects.clone(),
-                    claim,
-                    predecessor: self.predecessor(),
-                    was_migrated,
-                    lease: self.lease,
-                    asked_at: asked.asked_at,
-                    real: Arc::clone(&self.real),
-                }))
+                let (objects, real) = (self.objects.clone(), Arc::clone(&self.world.real));
+                let asked_at = asked.asked_at;
+                Ok(Some(Joined { objects, claim, predecessor, was_migrated, lease, asked_at, real }))
             }
         }
     }
-}
 
-fn of_fork(error: ReplicaError, is_fork: bool) -> ReplicaError {
-    if is_fork && matches!(error, ReplicaError::OtherStore) { ReplicaError::Fork } else { error }
+    /// Applies the next slot. Returns whether the log ends before it.
+    async fn is_at_end(&mut self) -> Result<bool, ReplicaError> {
+        if self.is_searched && self.log.is_at_end() {
+            // Another request before the claim would lose the slot to a busy holder.
+            return Ok(true);
+        }
+        let (own, is_fork) = (self.objects.holder.clone(), self.is_fork);
+        let accepts = |head: &Head| match () {
+            () if is_fork => Err(ReplicaError::Fork),
+            () if head.kind == Kind::Claim && head.holder != own => {
+                Err(ReplicaError::Claimed { slot: head.number, holder: head.holder.to_string() })
+            }
+            () => Ok(()),
+        };
+        let step = self.log.step(&self.objects, accepts).await;
+        // The log grew, so its holder is alive. A standby that claims automatically continues to follow.
+        let is_moved = matches!(step, Ok(FollowStep::Applied(_)) | Err(ReplicaError::Claimed { .. }));
+        if is_moved && self.cause == ClaimCause::Failover {
+            return Err(ReplicaError::Moved);
+        }
+        if step? != FollowStep::End {
+            return Ok(false);
+        }
+        if !self.is_searched && self.log.lacks_slot(&self.objects).await? {
+            if self.log.skip_lost_slots(&self.objects, self.own_claim).await? {
+                return Ok(false);
+            }
+            let why = "slots that this directory lacks were removed by collection".to_owned();
+            let broken = ReplicaError::Broken { slot: self.log.cursor.slot, why };
+            return Err(self.log.stranded(broken));
+        }
+        self.is_searched = true;
+        Ok(true)
+    }
+
+    /// Tries to create the claim until its outcome is known.
+    async fn claim(&mut self, asked: &PendingClaim) -> Result<Claimed, ReplicaError> {
+        let mut backoff = Backoff::default();
+        loop {
+            match asked.attempt(&self.objects).await {
+                Err(ReplicaError::Bucket(error)) if error.kind.is_in_doubt() => {
+                    // Retries with the same bytes: if an earlier claim without an answer succeeded, this claim is the
+                    // same.
+                    sleep(backoff.next(&*self.objects.entropy)).await;
+                }
+                claimed => {
+                    self.is_searched = claimed.is_ok();
+                    return claimed;
+                }
+            }
+        }
+    }
+
+    /// Returns the holder of the log up to the cursor, for a claim after it.
+    fn predecessor(&self) -> Predecessor {
+        let Cursor { slot, epoch, head, .. } = &self.log.cursor;
+        if *slot == 0 || head.as_ref().is_some_and(|head| head.kind == Kind::Release) {
+            return Predecessor::Released;
+        }
+        let (lease, place) = (self.log.lease(), self.objects.place);
+        // A copy of this directory has the same name, but another place. Without a slot, the bucket was emptied.
+        let is_named = head.as_ref().is_none_or(|head| head.holder == self.objects.holder);
+        let has_recorded = self.own_claim.is_some_and(|claim| claim.is_of(*epoch, place));
+        let is_own = is_named && (has_recorded || lease.is_of_place(place));
+        let longest = match is_own {
+            true => match lease.of_others(self.objects.clock.now()) {
+                Duration::ZERO => return Predecessor::Own,
+                // This directory claimed the log from another machine, and has not waited for that machine's lease.
+                earlier => earlier,
+            },
+            false => lease.longest(),
+        };
+        Predecessor::Other { lease: longest.max(self.world.lease.lease) }
+    }
+
+    /// Records the claim in the directory: the store is at its position, with its hold, and the directory knows that
+    /// it has claimed this epoch.
+    fn record(&mut self, claim: &Position, asked: &PendingClaim) -> Result<(), ReplicaError> {
+        self.log.end(&self.objects)?;
+        let follower = &mut self.log.follower;
+        if self.cause.holds_queue() {
+            follower.hold_queue(asked.time)?;
+        }
+        follower.end_slot(*claim)?;
+        follower.checkpoint()?;
+        let own = OwnClaim { epoch: claim.epoch, place: self.world.place };
+        let written = own.write(&self.world.disk, &self.directory);
+        written
+            .and_then(|()| clear_marks(&self.world.disk, &self.directory))
+            // A base that was to replace this store is older than the store from now on.
+            .and_then(|()| swap::abandon(&self.world.disk, &self.directory))
+            .map_err(|error| ReplicaError::Io { what: "recording the claim in the directory".to_owned(), error })
+    }
 }

@@ -50,12 +50,22 @@ pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Ar
         if sweeps == 0 || shared.takes_lost_keys() {
             // A failed listing is repeated at the next check.
             sweeps = if list(&objects, &shared).await.is_ok() { SWEEPS_OF_LISTING } else { 1 };
+            destroy_aside(&objects, &store).await;
         }
         sweeps -= 1;
         if let Err(error) = remove_over(&objects, &store, &shared).await {
             tracing::warn!(%error, "could not remove content keys from the bucket; trying again");
         }
         sleep(SWEEP).await;
+    }
+}
+
+/// Destroys expired content of stores that were set aside in the data directory.
+async fn destroy_aside(objects: &ReplicaObjects, store: &Arc<Store>) {
+    let (store, now) = (Arc::clone(store), objects.clock.now());
+    let destroyed = objects.executor.run(move || store.destroy_aside(now)).await;
+    if let Ok(Err(error)) = destroyed {
+        tracing::warn!(%error, "could not destroy expired content of a store that was set aside; trying again later");
     }
 }
 
@@ -79,10 +89,18 @@ pub(super) async fn remove_over(objects: &ReplicaObjects, store: &Store, shared:
             // The service's clock is in doubt, so content is not destroyed yet.
             continue;
         }
-        let name = ObjectName::Key { bucket, segment }.to_string();
+        remove(objects, (bucket, segment)).await?;
+        shared.keys().remove(&(bucket, segment));
+    }
+    Ok(())
+}
+
+/// Overwrites and removes a key, if the bucket has it.
+pub(super) async fn remove(objects: &ReplicaObjects, (bucket, segment): Segment) -> BucketResult<()> {
+    let name = ObjectName::Key { bucket, segment }.to_string();
+    if objects.bucket.read_range(&name, 0, 1).await?.is_some() {
         objects.bucket.overwrite(&name, Bytes::new()).await?;
         objects.bucket.remove(&name).await?;
-        shared.keys().remove(&(bucket, segment));
     }
     Ok(())
 }

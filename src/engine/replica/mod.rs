@@ -5,8 +5,10 @@
 //! slot contains the hash of its predecessor.
 
 mod active;
+mod apply;
 mod backoff;
 mod base;
+mod bucket_retry;
 mod chunks;
 mod claim;
 mod collection;
@@ -29,14 +31,16 @@ mod status;
 mod stranded;
 #[cfg(test)]
 mod tests;
+mod world;
 
 pub use active::{Active, Pace};
 pub use base::BasePolicy;
+pub use bucket_retry::{BucketRetry, OnWait};
 pub use claim::{Claimed, PendingClaim};
 pub use error::ReplicaError;
 pub use follow::{Cursor, FollowStep, LogFollower};
 pub use holder_lease::HolderLease;
-pub use join::{BucketRetry, Joined, OnWait, ReplicaWorld, join};
+pub use join::{Joined, join};
 pub use lease::Lease;
 pub use objects::{ReplicaObjects, Slot};
 pub use rebuild::{Rebuild, base_before, build};
@@ -45,3 +49,4 @@ pub use shared::{ModeWords, Shared};
 pub use standby::{Standby, open_without_bucket, set_aside};
 pub use status::{BaseStatus, ReplicaStatus, Role, State};
 pub use stranded::stranded;
+pub use world::ReplicaWorld;

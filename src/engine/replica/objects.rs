@@ -34,8 +34,6 @@ pub struct Slot {
     pub body: SlotBody,
     /// SHA-256 of its bytes, which the next slot contains.
     pub digest: Digest,
-    /// Its size in bytes.
-    pub size: u64,
 }
 
 /// The objects of one replica.
@@ -51,6 +49,8 @@ pub struct ReplicaObjects {
     pub sealer: Sealer,
     /// This data directory.
     pub holder: Holder,
+    /// Its place.
+    pub place: u64,
     /// The service's time.
     pub clock: Arc<dyn Clock>,
     /// The machine's own time.
@@ -91,8 +91,14 @@ impl ReplicaObjects {
     pub async fn slot(&self, number: u64) -> Result<Option<Slot>, ReplicaError> {
         let name = ObjectName::Slot(number);
         let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
-        let (link, body) = Link::open(number, &bytes, &self.sealer).map_err(|fault| unreadable(&name, fault))?;
-        Ok(Some(Slot { link, body, digest: slot::digest(&bytes), size: bytes.len() as u64 }))
+        self.open_slot(number, &bytes).map(Some)
+    }
+
+    /// Opens the bytes of a slot.
+    pub(super) fn open_slot(&self, number: u64, bytes: &[u8]) -> Result<Slot, ReplicaError> {
+        let opened = Link::open(number, bytes, &self.sealer);
+        let (link, body) = opened.map_err(|fault| unreadable(&ObjectName::Slot(number), fault))?;
+        Ok(Slot { link, body, digest: slot::digest(bytes) })
     }
 
     /// Returns all objects below `prefix` whose names are greater than `after`, ascending.
@@ -109,38 +115,40 @@ impl ReplicaObjects {
         }
     }
 
-    /// Returns whether the log has a slot after `number`.
-    pub(super) async fn has_slot_after(&self, number: u64) -> BucketResult<bool> {
-        let is_slot = |name: &ObjectName| matches!(name, ObjectName::Slot(_));
-        self.has_after(name::LOG, ObjectName::Slot(number).to_string(), is_slot).await
+    /// Returns the number of the first existing slot after `number`.
+    pub(super) async fn slot_after(&self, number: u64) -> BucketResult<Option<u64>> {
+        let slot_of = |name: ObjectName| match name {
+            ObjectName::Slot(slot) => Some(slot),
+            _ => None,
+        };
+        self.find_after(name::LOG, ObjectName::Slot(number).to_string(), slot_of).await
     }
 
     /// Returns whether the bucket has an object of a base at slot `number` or above.
     pub(super) async fn has_base_from(&self, number: u64) -> BucketResult<bool> {
         // `~` is greater than every name of the previous base.
         let after = format!("{}~", ObjectName::base_prefix(number.saturating_sub(1)));
-        let is_base = |name: &ObjectName| match name {
-            ObjectName::Part { slot, .. } | ObjectName::Manifest(slot) => *slot >= number,
-            _ => false,
+        let base_of = |name: ObjectName| match name {
+            ObjectName::Part { slot, .. } | ObjectName::Manifest(slot) => Some(slot).filter(|slot| *slot >= number),
+            _ => None,
         };
-        self.has_after(name::BASE, after, is_base).await
+        Ok(self.find_after(name::BASE, after, base_of).await?.is_some())
     }
 
-    /// Returns whether `prefix` has a matching object after the name `after`. Objects of other programs are skipped.
-    async fn has_after(
+    /// Returns the number of the first matching object below `prefix` after the name `after`. Objects of other programs
+    /// are skipped.
+    async fn find_after(
         &self,
         prefix: &str,
         mut after: String,
-        is_match: impl Fn(&ObjectName) -> bool,
-    ) -> BucketResult<bool> {
+        number_of: impl Fn(ObjectName) -> Option<u64>,
+    ) -> BucketResult<Option<u64>> {
         loop {
             let page = self.bucket.list(prefix, &after).await?;
-            if page.objects.iter().any(|object| object.name.parse().is_ok_and(|name| is_match(&name))) {
-                return Ok(true);
-            }
+            let found = page.objects.iter().find_map(|object| number_of(object.name.parse().ok()?));
             match page.objects.last() {
-                Some(last) if !page.is_last => after.clone_from(&last.name),
-                Some(_) | None => return Ok(false),
+                Some(last) if found.is_none() && !page.is_last => after.clone_from(&last.name),
+                Some(_) | None => return Ok(found),
             }
         }
     }

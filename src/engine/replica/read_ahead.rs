@@ -1,28 +1,33 @@
 //! Reads the slots of a log in order. A reader that is behind fetches several slots at once.
+//!
+//! Memory is bounded: fetched slots stay sealed until it is their turn, and only the first of a fetch may be large. A
+//! slot may have a hundred times its size once it is opened.
 
 use std::collections::VecDeque;
+
+use bytes::Bytes;
 
 use super::error::ReplicaError;
 use super::objects::{ReplicaObjects, Slot};
 use crate::engine::bucket::join_all;
+use crate::store::replica::ObjectName;
 
 /// Slots that were found one after the other before several are fetched at once.
 const SINGLE: usize = 4;
 /// Maximum slots that are fetched at once.
 const WIDTH_MAX: usize = 16;
-/// Maximum size of the slots that are fetched at once, in bytes.
-const BYTES_MAX: u64 = 64 << 20;
+/// Maximum size of a slot that is fetched before its turn, in bytes. Larger ones are fetched alone.
+pub(super) const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// A reader of slots.
 #[derive(Default)]
 pub(super) struct ReadAhead {
-    found: VecDeque<Slot>,
+    /// Sealed slots with their numbers.
+    found: VecDeque<(u64, Bytes)>,
     /// The slot that was missing at the last fetch.
     missing: Option<u64>,
     /// Slots found since one was missing.
     hits: usize,
-    /// Size of the largest slot of the last fetch.
-    largest: u64,
 }
 
 impl ReadAhead {
@@ -31,17 +36,22 @@ impl ReadAhead {
     /// # Errors
     /// The bucket; an object that does not open.
     pub(super) async fn next(&mut self, objects: &ReplicaObjects, number: u64) -> Result<Option<Slot>, ReplicaError> {
-        if let Some(slot) = self.found.pop_front().filter(|slot| slot.link.head.number == number) {
-            return Ok(Some(slot));
+        if self.found.front().is_none_or(|(found, _)| *found != number) {
+            self.fetch(objects, number).await?;
         }
-        self.found.clear();
-        self.fetch(objects, number).await?;
-        Ok(self.found.pop_front())
+        let Some((number, bytes)) = self.found.pop_front() else { return Ok(None) };
+        objects.open_slot(number, &bytes).map(Some)
     }
 
     /// Returns whether the last fetch found the slots before `number`, but not `number`.
     pub(super) fn ended_at(&self, number: u64) -> bool {
         self.missing == Some(number) && self.found.is_empty()
+    }
+
+    /// Returns the size of the slots that are kept until it is their turn.
+    #[cfg(test)]
+    pub(super) fn bytes_ahead(&self) -> usize {
+        self.found.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// Fetches several slots next, because the log is growing.
@@ -50,24 +60,29 @@ impl ReadAhead {
     }
 
     async fn fetch(&mut self, objects: &ReplicaObjects, first: u64) -> Result<(), ReplicaError> {
-        let fitting = usize::try_from(BYTES_MAX / self.largest.max(1)).unwrap_or(WIDTH_MAX);
-        let width = if self.hits < SINGLE { 1 } else { self.hits.min(WIDTH_MAX).min(fitting).max(1) };
-        let answers = join_all((first..).take(width).map(|number| objects.slot(number))).await;
-        (self.missing, self.largest) = (None, 0);
-        for (number, answer) in (first..).zip(answers) {
+        (self.missing, self.found) = (None, VecDeque::new());
+        let width = if self.hits < SINGLE { 1 } else { self.hits.min(WIDTH_MAX) };
+        let answers = join_all((first..).take(width).map(|number| async move {
+            let name = ObjectName::Slot(number).to_string();
+            match number == first {
+                true => objects.bucket.read(&name).await,
+                // One byte more tells whether the slot is larger.
+                false => objects.bucket.read_range(&name, 0, AHEAD_BYTES_MAX + 1).await,
+            }
+        }));
+        for (number, answer) in (first..).zip(answers.await) {
             match answer {
-                Ok(Some(slot)) => {
-                    self.largest = self.largest.max(slot.size);
-                    self.found.push_back(slot);
+                Ok(Some(bytes)) if number == first || bytes.len() as u64 <= AHEAD_BYTES_MAX => {
+                    self.found.push_back((number, bytes));
                     self.hits += 1;
                 }
                 Ok(None) => {
                     (self.missing, self.hits) = (Some(number), 0);
                     break;
                 }
-                Err(error) if number == first => return Err(error),
+                Err(error) if number == first => return Err(error.into()),
                 // It is fetched again once it is the next slot.
-                Err(_) => break,
+                Ok(Some(_)) | Err(_) => break,
             }
         }
         Ok(())

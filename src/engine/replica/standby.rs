@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use super::error::ReplicaError;
 use super::follow::{FollowStep, LogFollower};
-use super::join::ReplicaWorld;
 use super::objects::ReplicaObjects;
 use super::rebuild::{self, Rebuild};
 use super::status::BaseStatus;
+use super::world::ReplicaWorld;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::master_key::Raw;
-use crate::store::replica::{Follower, Head, ObjectName, Position, swap};
+use crate::store::replica::{Follower, Head, ObjectName, OwnClaim, Position, aside, swap};
 use crate::store::restore::Lineage;
 
 /// Interval between two checkpoints of a standby.
@@ -41,16 +41,17 @@ impl Standby {
     /// Opens the standby in `directory`. An empty directory is built from the newest base.
     ///
     /// # Errors
-    /// The bucket, a wrong clock, a directory of another store, or a bucket without a base.
+    /// The bucket, a wrong clock, a directory of another store, or a bucket without a base. [`ReplicaError::Emptied`]
+    /// if this directory owned the log that an empty bucket had.
     pub async fn open(
         world: &ReplicaWorld,
         directory: &Path,
         key: Raw,
         beside: &'static [&'static str],
     ) -> Result<Self, ReplicaError> {
-        swap::finish(&world.disk, directory).map_err(unmoved)?;
+        finish_moves(world, directory)?;
         let master = Arc::new(MasterKey::new(&key));
-        let identity = world.identity(&master).await?.ok_or(ReplicaError::NoBase)?;
+        let Some(identity) = world.identity(&master).await? else { return Err(no_identity(world, directory)?) };
         world.check_clock()?;
         let objects = world.objects(master, identity.store);
         if !world.disk.has_store(directory) {
@@ -91,15 +92,21 @@ impl Standby {
             self.log.follower.destroy_until(self.objects.expiry_time())?;
         }
         if now >= self.loss_at && step == FollowStep::End {
+            let slot = self.log.cursor.slot;
             self.check_for_loss().await?;
             self.loss_at = now + SWEEP;
+            if self.log.cursor.slot > slot {
+                // Lost slots of this directory's own epoch were skipped.
+                return Ok(true);
+            }
         }
         Ok(step != FollowStep::End)
     }
 
     /// Fails if the next slot is missing, but later ones exist. Only a base above it helps.
-    async fn check_for_loss(&self) -> Result<(), ReplicaError> {
-        if !self.log.lacks_slot(&self.objects).await? {
+    async fn check_for_loss(&mut self) -> Result<(), ReplicaError> {
+        let own = OwnClaim::read(&self.objects.disk, &self.directory);
+        if !self.log.lacks_slot(&self.objects).await? || self.log.skip_lost_slots(&self.objects, own).await? {
             return Ok(());
         }
         let slot = self.log.cursor.slot;
@@ -126,7 +133,7 @@ impl Standby {
     pub fn discard(self) -> Result<PathBuf, ReplicaError> {
         let (disk, directory, epoch) = (self.objects.disk.clone(), self.directory.clone(), self.log.cursor.epoch);
         drop(self);
-        swap::set_aside(&disk, &directory, epoch).map_err(unmoved)
+        aside::set_aside(&disk, &directory, epoch).map_err(not_set_aside)
     }
 
     /// Makes all applied batches durable.
@@ -145,6 +152,16 @@ impl Standby {
     /// Returns the first line of that slot, once the end of the log was reached.
     pub const fn head(&self) -> Option<&Head> {
         self.log.cursor.head.as_ref()
+    }
+
+    /// Returns whether this directory made the last claim, once the end of the log was reached. A copy of a standby did
+    /// not, although it has the same name.
+    pub fn owns_log(&self) -> bool {
+        let is_named = self.head().is_some_and(|head| head.holder == self.objects.holder);
+        // Its machine may have started again since, which changes the place.
+        let recorded = || OwnClaim::read(&self.objects.disk, &self.directory);
+        let has_recorded = || recorded().is_some_and(|claim| claim.epoch == self.log.cursor.epoch);
+        is_named && (self.log.lease().is_of_place(self.objects.place) || has_recorded())
     }
 
     /// Returns the longest lease of the log's holders that may still be valid.
@@ -188,8 +205,26 @@ impl Standby {
     }
 }
 
+/// Returns the reason why an empty bucket can't be followed.
+fn no_identity(world: &ReplicaWorld, directory: &Path) -> Result<ReplicaError, ReplicaError> {
+    let Some(claim) = OwnClaim::read(&world.disk, directory) else { return Ok(ReplicaError::NoBase) };
+    let position = open_without_bucket(world, directory)?.and_then(|follower| follower.position());
+    let is_own = position.is_some_and(|position| position.epoch == claim.epoch);
+    Ok(if is_own { ReplicaError::Emptied } else { ReplicaError::NoBase })
+}
+
 fn unmoved(error: io::Error) -> ReplicaError {
     ReplicaError::Io { what: "replacing the store by a newer base".to_owned(), error }
+}
+
+fn not_set_aside(error: io::Error) -> ReplicaError {
+    ReplicaError::Io { what: "setting the store aside".to_owned(), error }
+}
+
+/// Completes moves of stores that an earlier process began.
+fn finish_moves(world: &ReplicaWorld, directory: &Path) -> Result<(), ReplicaError> {
+    aside::finish(&world.disk, directory).map_err(not_set_aside)?;
+    swap::finish(&world.disk, directory).map_err(unmoved)
 }
 
 /// Opens the store of a standby whose bucket is lost; `None` if the standby was never built.
@@ -197,7 +232,7 @@ fn unmoved(error: io::Error) -> ReplicaError {
 /// # Errors
 /// The store, or the file system.
 pub fn open_without_bucket(world: &ReplicaWorld, directory: &Path) -> Result<Option<Follower>, ReplicaError> {
-    swap::finish(&world.disk, directory).map_err(unmoved)?;
+    finish_moves(world, directory)?;
     if !world.disk.has_store(directory) {
         return Ok(None);
     }
@@ -212,7 +247,7 @@ pub fn set_aside(world: &ReplicaWorld, directory: &Path) -> Result<PathBuf, Repl
     let follower = open_without_bucket(world, directory)?;
     let epoch = follower.as_ref().and_then(Follower::position).map_or(0, |position| position.epoch);
     drop(follower);
-    swap::set_aside(&world.disk, directory, epoch).map_err(unmoved)
+    aside::set_aside(&world.disk, directory, epoch).map_err(not_set_aside)
 }
 
 /// Builds a store from the newest base next to the store in `data`. Starts again if the active machine removes that

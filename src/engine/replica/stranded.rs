@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::ReplicaError;
 use super::follow::{FollowStep, LogFollower};
-use super::join::ReplicaWorld;
+use super::world::ReplicaWorld;
 use crate::store::replica::stranded::Stranded;
 use crate::store::replica::{Follower, Head, Kind};
 

@@ -33,4 +33,22 @@ pub struct Claim {
     pub lease_millis: u64,
     /// Sequence number of the new holder's last batch.
     pub sequence: u64,
+    /// The place of the new holder's directory: a copy of the directory has another one. 0 if it is not known.
+    pub place: u64,
+}
+
+/// A claim before places were recorded.
+#[derive(Deserialize)]
+pub(super) struct ClaimV1 {
+    program: String,
+    cause: ClaimCause,
+    lease_millis: u64,
+    sequence: u64,
+}
+
+impl From<ClaimV1> for Claim {
+    fn from(claim: ClaimV1) -> Self {
+        let ClaimV1 { program, cause, lease_millis, sequence } = claim;
+        Self { program, cause, lease_millis, sequence, place: 0 }
+    }
 }

@@ -1,5 +1,5 @@
-//! Replication files in the data directory: the directory's name as holder of the log, and the marks of a directory
-//! that was restored or that continues without the bucket.
+//! Replication files in the data directory: the directory's name as holder of the log, its last claim, and the marks of
+//! a directory that was restored or that continues without the bucket.
 
 use std::io;
 use std::path::Path;
@@ -16,6 +16,7 @@ pub(in crate::store) const FORK: &str = "replica/fork";
 /// Path of the mark of a directory that continues without the bucket, in the data directory.
 const WITHOUT_BUCKET: &str = "replica/without-bucket";
 const HOLDER: &str = "holder";
+const CLAIMED: &str = "claimed";
 /// Maximum length of the host name in the name of a directory, in bytes.
 const HOST_BYTES_MAX: usize = 64;
 
@@ -55,14 +56,54 @@ pub fn holder(disk: &ReplicaDisk, data: &Path, host: &str, entropy: &dyn Entropy
     let host: String = host.chars().filter(is_plain).take(HOST_BYTES_MAX).collect();
     let name = format!("{}-{}", if host.is_empty() { "host" } else { &host }, random(entropy));
     disk.create_directory(&directory)?;
-    let half_made = path.with_extension("new");
-    let file = disk.open(&half_made, Opening::Fresh)?;
-    file.write_all_at(name.as_bytes(), 0)?;
-    file.sync_data()?;
-    disk.rename(&half_made, &path)?;
-    disk.sync_directory(&directory)?;
+    replace(disk, &directory, HOLDER, &name)?;
     disk.sync_directory(data)?;
     name.parse().map_err(io::Error::other)
+}
+
+/// The last epoch that a data directory has claimed, and the place where it did. It is needed if the bucket is emptied:
+/// otherwise the log's claims tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnClaim {
+    /// The epoch.
+    pub epoch: u64,
+    /// The place of the directory; 0 if it was not known.
+    pub place: u64,
+}
+
+impl OwnClaim {
+    /// Returns the claim that was recorded in `data`. An unreadable record counts as none.
+    pub fn read(disk: &ReplicaDisk, data: &Path) -> Option<Self> {
+        let text = String::from_utf8(disk.0.read(&data.join(DIRECTORY).join(CLAIMED)).ok()?).ok()?;
+        let (epoch, place) = text.trim_end().split_once(' ')?;
+        Some(Self { epoch: epoch.parse().ok()?, place: place.parse().ok()? })
+    }
+
+    /// Records the claim in `data`.
+    ///
+    /// # Errors
+    /// File system errors.
+    pub fn write(&self, disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
+        let text = format!("{} {}\n", self.epoch, self.place);
+        disk.0.create_directory(&data.join(DIRECTORY))?;
+        replace(&*disk.0, &data.join(DIRECTORY), CLAIMED, &text)
+    }
+
+    /// Whether it is the claim of `epoch`, made at `place`. An unknown place is never the same.
+    pub const fn is_of(&self, epoch: u64, place: u64) -> bool {
+        self.epoch == epoch && self.place == place && place != 0
+    }
+}
+
+/// Writes a file of the replication directory durably. A crash leaves the old file or the new one.
+fn replace(disk: &dyn Disk, directory: &Path, name: &str, text: &str) -> io::Result<()> {
+    let path = directory.join(name);
+    let half_made = path.with_extension("new");
+    let file = disk.open(&half_made, Opening::Fresh)?;
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.sync_data()?;
+    disk.rename(&half_made, &path)?;
+    disk.sync_directory(directory)
 }
 
 fn random(entropy: &dyn Entropy) -> String {

@@ -4,12 +4,14 @@
 //! Each slot is one transaction that the database keeps in memory. A checkpoint makes the slots before it durable.
 //! After a crash the store is at its last checkpoint, and its position gives the next slot.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redb::{ReadableDatabase as _, TableDefinition, WriteTransaction};
 
+use super::backlog::Backlog;
 use super::directory::ReplicaDisk;
 use super::own_records::OwnRecords;
 use super::position::{Position, Sequence};
@@ -69,7 +71,7 @@ pub enum FollowError {
 pub struct Follower {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
-    entropy: Arc<dyn Entropy>,
+    pub(super) entropy: Arc<dyn Entropy>,
     database: OpenDatabase,
     values: Values,
     content: Content,
@@ -268,7 +270,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Destroys content whose deadline has passed at `now`, which was compared with the bucket's time.
+    /// Destroys content whose deadline has passed at `now`, which was compared with the bucket's time. This includes
+    /// the content of stores that were set aside.
     ///
     /// # Errors
     /// File system errors.
@@ -278,7 +281,18 @@ impl Follower {
         for end in buckets.into_iter().filter(|end| deadlines.have_passed(Bucket { end: *end })) {
             self.content.destroy(end)?;
         }
+        if let Err(error) = self.destroy_aside(&deadlines) {
+            tracing::warn!(%error, "could not destroy expired content of a store that was set aside; trying again");
+        }
         Ok(())
+    }
+
+    /// Marks durably that the log has a gap, which only a new base closes.
+    ///
+    /// # Errors
+    /// File system errors.
+    pub fn owe_base(&self) -> io::Result<()> {
+        Backlog::open(Arc::clone(&self.disk), &self.directory, self.sequence.number)?.0.mark_base_owed()
     }
 
     /// Keeps the batches of an unfinished slot. The store then continues without the log.
@@ -317,11 +331,26 @@ impl Follower {
             Ok(ControlFlow::Continue(()))
         })?;
         drop(found);
+        self.put_fact(meta::RESTORED, &hold.encode())?;
+        Ok(on_hold)
+    }
+
+    /// Releases the hold of everything queued, if there is one.
+    ///
+    /// # Errors
+    /// Database errors.
+    pub fn release_queue(&mut self) -> Result<(), StoreError> {
+        let held: Option<Restored> = self.snapshot()?.row(meta::RESTORED)?;
+        let Some(held) = held.filter(|row| row.is_on_hold) else { return Ok(()) };
+        self.put_fact(meta::RESTORED, &Restored { is_on_hold: false, ..held }.encode())
+    }
+
+    fn put_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let transaction = self.database.begin_write()?;
-        put(&transaction, self.values, (Table::Meta.name(), meta::RESTORED), Some(&hold.encode()))?;
+        put(&transaction, self.values, (Table::Meta.name(), key), Some(value))?;
         journal::publish(transaction)?;
         self.is_ahead = true;
-        Ok(on_hold)
+        Ok(())
     }
 
     /// Returns the number of queued messages, and of those that are due at `now`.

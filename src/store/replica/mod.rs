@@ -14,6 +14,7 @@
 //! Other files do the store's own work for replication. It numbers its batches ([`Sequence`]), keeps their records
 //! until the bucket has them ([`Outbox`]), and follows the log of another machine ([`Follower`]).
 
+pub mod aside;
 mod backlog;
 mod base;
 pub mod claim;
@@ -44,7 +45,9 @@ mod tests;
 pub use base::BaseSnapshot;
 pub(in crate::store) use collect::collect;
 pub(in crate::store) use directory::FORK;
-pub use directory::{ReplicaDisk, clear_marks, continue_without_bucket, continues_without_bucket, holder, is_fork};
+pub use directory::{
+    OwnClaim, ReplicaDisk, clear_marks, continue_without_bucket, continues_without_bucket, holder, is_fork,
+};
 pub use follower::{FollowError, Follower};
 pub use head::{Head, Holder, Kind};
 pub use name::ObjectName;

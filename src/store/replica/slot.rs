@@ -1,7 +1,7 @@
 //! Slots of the log. Each contains the SHA-256 of the previous slot, so a removed, inserted or replaced slot is
 //! detected at the next one.
 
-use super::claim::Claim;
+use super::claim::{Claim, ClaimV1};
 use super::head::{Head, Kind};
 use super::name::ObjectName;
 use super::object::{Layout, ObjectFault, Sealer};
@@ -13,7 +13,7 @@ use crate::store::content::compression;
 /// Number of bytes between the line and the body: the row format and the digest of the previous slot.
 const CLEAR: usize = 4 + 32;
 /// Version of the bodies of claims.
-const CLAIM_VERSION: u8 = 1;
+const CLAIM_VERSION: u8 = 2;
 
 /// A slot's place in the chain, which can be read without a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +105,7 @@ fn decode(kind: Kind, body: &[u8]) -> Option<SlotBody> {
     Some(match kind {
         Kind::Claim => match body.split_first()? {
             (&CLAIM_VERSION, claim) => SlotBody::Claim(postcard::from_bytes(claim).ok()?),
+            (1, claim) => SlotBody::Claim(postcard::from_bytes::<ClaimV1>(claim).ok()?.into()),
             _ => return None,
         },
         Kind::Batches => {

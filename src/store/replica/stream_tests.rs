@@ -269,6 +269,52 @@ fn a_follower_destroys_content_at_its_deadline_but_not_while_a_clock_doubt_is_op
     }
 }
 
+/// Copies a store's directory without the directories of stores that were set aside.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (name, target) = (entry.file_name(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_file() {
+            fs::copy(entry.path(), target).unwrap();
+        } else if !name.to_string_lossy().starts_with("deposed-") {
+            copy(&entry.path(), &target);
+        }
+    }
+}
+
+#[test]
+fn content_of_a_store_that_was_set_aside_expires_on_a_standby_and_on_an_active_machine() {
+    for is_active in [true, false] {
+        let mut test = TestStore::new();
+        let sender = test.sender();
+        let id = sender.accept_with_body("b@example.net", 1, b"kept");
+        let place = test.row::<MessageRow>(&sender.key(id)).place;
+        let now = test.now();
+        test.close();
+        let aside = test.directory().join("deposed-1");
+        copy(test.directory(), &aside);
+        let has_body = || {
+            let entropy = Arc::new(SeededEntropy::new(9));
+            let found = Follower::open(&ReplicaDisk::default(), &aside, now, entropy).unwrap();
+            !found.lacks_key(place.bucket, place.segment)
+        };
+        let later = now + Duration::from_secs(30 * 24 * 3600);
+        if is_active {
+            test.open().unwrap();
+            test.store().destroy_aside(now).unwrap();
+            assert!(has_body());
+            test.store().destroy_aside(later).unwrap();
+        } else {
+            let entropy = Arc::new(SeededEntropy::new(9));
+            let mut follower = Follower::open(&ReplicaDisk::default(), test.directory(), now, entropy).unwrap();
+            follower.destroy_until(now).unwrap();
+            assert!(has_body());
+            follower.destroy_until(later).unwrap();
+        }
+        assert!(!has_body());
+    }
+}
+
 fn outbox_in(directory: &Path, last: u64) -> std::io::Result<Outbox> {
     let confirmed = Position::default();
     let start = ReplicaStart { confirmed, backlog_bytes_max: 1 << 20, sync: None };

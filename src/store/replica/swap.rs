@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::directory::ReplicaDisk;
-use crate::store::disk::{Disk, Opening};
-use crate::store::master_key;
+use crate::store::disk::Disk;
 
 /// Directory in which the new store is built.
 const BUILDING: &str = "resync";
@@ -58,6 +57,17 @@ pub fn finish(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
     disk.sync_directory(data)
 }
 
+/// Removes a new store of `data` that has not replaced the current one: the current one has claimed the log.
+///
+/// # Errors
+/// File system errors.
+pub fn abandon(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
+    for name in [WHOLE, BUILDING] {
+        remove(&*disk.0, &data.join(name))?;
+    }
+    disk.0.sync_directory(data)
+}
+
 /// Moves files that `data` lacks and that are not part of the store: the master key and the certificates of a new
 /// standby.
 fn move_others(disk: &dyn Disk, whole: &Path, data: &Path) -> io::Result<()> {
@@ -68,32 +78,6 @@ fn move_others(disk: &dyn Disk, whole: &Path, data: &Path) -> io::Result<()> {
         }
     }
     disk.sync_directory(data)
-}
-
-/// Moves the store of `data` into a new directory below it.
-///
-/// # Errors
-/// File system errors.
-pub fn set_aside(disk: &ReplicaDisk, data: &Path, epoch: u64) -> io::Result<PathBuf> {
-    let disk = &*disk.0;
-    let aside = data.join(format!("deposed-{epoch}"));
-    disk.create_directory(&aside)?;
-    // Without the master key the store could not be read there.
-    let key = data.join(master_key::FILE);
-    if disk.exists(&key) {
-        let copy = disk.open(&aside.join(master_key::FILE), Opening::Fresh)?;
-        copy.write_all_at(&disk.read(&key)?, 0)?;
-        copy.sync_data()?;
-    }
-    // The database is moved last: without it, a directory does not look like a store.
-    for name in ["replica", "journal", "content", "postrider.redb"] {
-        if disk.exists(&data.join(name)) {
-            disk.rename(&data.join(name), &aside.join(name))?;
-        }
-    }
-    disk.sync_directory(&aside)?;
-    disk.sync_directory(data)?;
-    Ok(aside)
 }
 
 fn remove(disk: &dyn Disk, path: &Path) -> io::Result<()> {

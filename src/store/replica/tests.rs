@@ -33,7 +33,8 @@ fn link(number: u64) -> Link {
 }
 
 fn bodies() -> [SlotBody; 4] {
-    let claim = Claim { program: "1.2.3".to_owned(), cause: ClaimCause::Promotion, lease_millis: 5000, sequence: 42 };
+    let (program, cause) = ("1.2.3".to_owned(), ClaimCause::Promotion);
+    let claim = Claim { program, cause, lease_millis: 5000, sequence: 42, place: 7 };
     [SlotBody::Claim(claim), SlotBody::Batches(b"rows".repeat(100)), SlotBody::Beat, SlotBody::Release]
 }
 

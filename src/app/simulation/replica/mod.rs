@@ -36,6 +36,7 @@ fn ports(world: &Arc<World>, machine: &Machine, holder: &str, salt: u64) -> Repl
         disk: machine.disk(),
         executor: Executor::Inline,
         holder: holder.parse().unwrap(),
+        place: 1,
         clock: Arc::clone(&clock),
         real: clock,
         entropy: Arc::new(SeededEntropy::new(seed ^ salt)),

@@ -60,7 +60,10 @@ impl Replica {
 
     fn claim(&mut self, epoch: u64) {
         let (program, cause) = ("1".to_owned(), ClaimCause::Start);
-        self.slot(epoch, &SlotBody::Claim(Claim { program, cause, lease_millis: 0, sequence: self.sequence }));
+        self.slot(
+            epoch,
+            &SlotBody::Claim(Claim { program, cause, lease_millis: 0, sequence: self.sequence, place: 0 }),
+        );
     }
 
     fn batch(&mut self, epoch: u64) {

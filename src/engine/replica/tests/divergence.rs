@@ -1,11 +1,17 @@
 //! Tests of directories whose batches are not those of the log although the log seems to be their own, and of the hold
 //! that a promotion writes to the log.
 
+use serde::{Deserialize, Serialize};
+
 use super::sync::copy;
 use super::*;
+use crate::base::secret::MasterKey;
+use crate::store::error::OpError;
 use crate::store::op::release_queue::ReleaseQueue;
+use crate::store::op::{Never, Op};
 use crate::store::row::restored::Restored;
 use crate::store::schema::meta;
+use crate::store::tables::Tables;
 
 #[tokio::test]
 async fn a_directory_does_not_continue_a_log_that_an_older_copy_of_it_continued() {
@@ -125,5 +131,70 @@ async fn a_released_hold_does_not_return_when_the_machine_starts_again() {
     assert!(!promoted.stop_within(Duration::ZERO).await);
     drop(second.join(ClaimCause::Start).await.unwrap());
     assert!(!is_on_hold_in(&second));
+    drop(serving);
+}
+
+/// Writes a row that can't be read in place of the hold.
+#[derive(Debug, Serialize, Deserialize)]
+struct DamageHold;
+
+impl Op for DamageHold {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+        tables.put_bytes(Table::Meta, meta::RESTORED, vec![3, 0]);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_standby_is_not_past_a_claim_whose_hold_it_could_not_write() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let third = Machine::new(&bucket, "third", 3);
+    let serving = first.serve().await;
+    serving.add_account().await;
+    serving.base().await;
+    assert!(serving.store.commit(DamageHold).await.is_ok());
+    serving.settled().await;
+    for machine in [&second, &third] {
+        drop(standby(machine, &first.key()).await);
+    }
+    assert!(second.join(ClaimCause::PromotionWithHold).await.is_err());
+    let mut following = Standby::open(&third.world, third.path(), first.key(), &[]).await.unwrap();
+    let before = following.position();
+    assert!(following.follow().await.is_err());
+    following.checkpoint().unwrap();
+    drop(following);
+    let follower = Follower::open(&third.world.disk, third.path(), START, Arc::clone(&third.world.entropy)).unwrap();
+    assert_eq!(follower.position().unwrap().slot, before.slot);
+    drop(serving);
+}
+
+#[tokio::test]
+async fn a_restore_that_releases_the_queue_also_releases_a_hold_of_the_log() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let serving = first.serve().await;
+    serving.add_account().await;
+    serving.base().await;
+    drop(standby(&second, &first.key()).await);
+    drop(second.join(ClaimCause::PromotionWithHold).await.unwrap());
+    let fork = Machine::new(&bucket, "fork", 4);
+    let master = Arc::new(MasterKey::new(&first.key()));
+    let identity = fork.world.identity(&master).await.unwrap().unwrap();
+    let objects = fork.world.objects(master, identity.store);
+    let manifest = base_before(&objects, None).await.unwrap();
+    let lineage = Lineage::Fork { holds_queue: false };
+    let plan = Rebuild { directory: fork.path(), key: first.key(), lineage, beside: &[] };
+    let mut log = build(&objects, &manifest, plan, |_, _| {}).await.unwrap();
+    while log.step(&objects, |_| Ok(())).await.unwrap() != FollowStep::End {}
+    log.end(&objects).unwrap();
+    assert!(is_on_hold(&log.follower.snapshot().unwrap()));
+    log.follower.release_queue().unwrap();
+    log.follower.checkpoint().unwrap();
+    drop(log);
+    assert!(!is_on_hold_in(&fork));
     drop(serving);
 }

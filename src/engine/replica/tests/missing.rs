@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::secret::MasterKey;
+use crate::engine::replica::collection::Collector;
 use crate::engine::replica::loss::LossCheck;
 use crate::store::replica::ObjectName;
 use crate::store::replica::payload::{self, Packer};
@@ -216,4 +217,35 @@ async fn a_wiped_bucket_gets_a_new_base_at_the_next_start() {
     let copy = Machine::new(&bucket, "copy", 3);
     drop(standby(&copy, &machine.key()).await);
     assert_eq!(accounts_in(&copy), 2);
+}
+
+#[tokio::test]
+async fn collection_removes_the_key_of_expired_content_before_the_content() {
+    let bucket = MemoryStore::default();
+    let machine = Machine::new(&bucket, "first", 1);
+    let serving = serving_with_slots(&machine, 0).await;
+    // Content of an earlier process, which the store does not have any more.
+    let (of, segment) = (START, 4096);
+    let content = ObjectName::Content { bucket: of, segment, offset: 0 }.to_string();
+    let key = ObjectName::Key { bucket: of, segment }.to_string();
+    for name in [&content, &key] {
+        bucket.set_object(name, Some(bytes::Bytes::from_static(b"sealed")));
+    }
+    machine.clock.advance(Duration::from_secs(1));
+    let objects = objects(&machine).await;
+    let claim = serving.active.shared().claim.slot;
+    let mut collector = Collector::new(objects, Arc::clone(&serving.store), claim, Duration::ZERO);
+    // It is interrupted when it removes the content.
+    let cut_off = content.clone();
+    machine.bucket.draw(move |call| {
+        let is_removal = call.operation == BucketOperation::Remove && call.name == cut_off;
+        is_removal.then_some(BucketFault::Unreachable)
+    });
+    assert!(collector.collect().await.is_err());
+    assert_eq!(bucket.object(&key), None);
+    assert!(bucket.object(&content).is_some());
+    machine.bucket.draw(|_| None);
+    collector.collect().await.unwrap();
+    assert_eq!(bucket.object(&content), None);
+    assert!(serving.stop().await);
 }

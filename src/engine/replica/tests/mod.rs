@@ -32,6 +32,7 @@ mod divergence;
 mod holder;
 mod lease;
 mod missing;
+mod own_log;
 mod sync;
 
 struct TestClock(AtomicU64);
@@ -77,6 +78,7 @@ impl Machine {
             disk: ReplicaDisk::default(),
             executor: Executor::Threads,
             holder: name.parse().unwrap(),
+            place: 1,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             real: Arc::clone(&clock) as Arc<dyn Clock>,
             entropy: Arc::new(SeededEntropy::new(seed)),

@@ -7,8 +7,8 @@ use super::{Outbox, State};
 use crate::store::open::SyncRule;
 
 impl State {
-    /// Whether the bucket has the batch, and no gap precedes it. The base that closes a gap needs the batches in the gap,
-    /// so these must not wait for it.
+    /// Whether the bucket has the batch, and no gap precedes it. The base that closes a gap needs the batches in the
+    /// gap, so these must not wait for it.
     fn is_restorable(&self, sequence: u64) -> bool {
         self.confirmed.is_some_and(|confirmed| confirmed.sequence >= sequence)
             && (!self.owes_base || sequence <= self.base_floor)

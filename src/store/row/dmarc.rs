@@ -200,3 +200,24 @@ pub struct DmarcSumsRow {
 impl Row for DmarcSumsRow {
     const TABLE: Table = Table::DmarcSums;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_version_1_lack_the_last_field() {
+        let reporter = ReporterDay { reporter: [7; 8], reports: 3, policies: 1 };
+        let signers = vec![([8; 8], 3)];
+        let bytes = postcard::to_allocvec(&(2_u32, 5_u32, 6_u32, &signers, vec![reporter])).unwrap();
+        let day = DmarcDayRow::decode(&[&[1], &bytes[..]].concat()).unwrap();
+        let reporters = vec![reporter];
+        assert_eq!(day, DmarcDayRow { unauthentic: 2, networks: 5, rows: 6, signers, reporters, added: Vec::new() });
+
+        let bytes = postcard::to_allocvec(&("Reporter", 20_000_u32, true)).unwrap();
+        let found = DmarcReporterRow::decode(&[&[1], &bytes[..]].concat()).unwrap();
+        let expected =
+            DmarcReporterRow { name: "Reporter".to_owned(), last_day: 20_000, is_ignored: true, signer: None };
+        assert_eq!(found, expected);
+    }
+}

@@ -142,3 +142,17 @@ pub struct InvitationsRow {
 impl Row for InvitationsRow {
     const TABLE: Table = Table::Invitations;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_version_1_has_no_retried_mail() {
+        let gathering = Some(NoticeId(crate::base::id::Ulid([9; 16])));
+        let dues = vec![Timestamp::from_millis(1_000)];
+        let bytes = postcard::to_allocvec(&(gathering, &dues)).unwrap();
+        let row = NoticeAddressRow::decode(&[&[1], &bytes[..]].concat()).unwrap();
+        assert_eq!(row, NoticeAddressRow { gathering, dues, retried: None });
+    }
+}

@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::dmarc_record::DmarcPolicy;
 
 /// The network under which a source is counted: the /24 of an IPv4 address, or the /48 of an IPv6 address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum SourceNetwork {
     /// An IPv4 /24.
     V4([u8; 3]),
     /// An IPv6 /48.
     V6([u8; 6]),
     /// All networks without counts of their own on that day.
+    #[default]
     Other,
 }
 
@@ -28,6 +29,15 @@ impl SourceNetwork {
                 let [a, b, c, d, e, f, ..] = v6.octets();
                 Self::V6([a, b, c, d, e, f])
             }
+        }
+    }
+
+    /// Returns a number that no other network has, in the order of networks.
+    pub fn number(self) -> u64 {
+        match self {
+            Self::V4([a, b, c]) => u64::from_be_bytes([0, 0, 0, 0, 0, a, b, c]),
+            Self::V6([a, b, c, d, e, f]) => u64::from_be_bytes([0, 1, a, b, c, d, e, f]),
+            Self::Other => u64::MAX,
         }
     }
 
@@ -201,6 +211,22 @@ impl DmarcCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_the_order_of_the_networks() {
+        use SourceNetwork::{Other, V4, V6};
+        let networks = [
+            V4([0; 3]),
+            V4([0, 0, 1]),
+            V4([1, 0, 0]),
+            V4([255; 3]),
+            V6([0; 6]),
+            V6([0, 0, 0, 0, 0, 1]),
+            V6([255; 6]),
+            Other,
+        ];
+        assert!(networks.is_sorted_by(|one, next| one < next && one.number() < next.number()));
+    }
 
     #[test]
     fn a_network_has_one_text_form_and_one_key() {

@@ -1,12 +1,12 @@
 //! The sums of a range of days, computed from a domain's counts.
 
 use std::cmp::Reverse;
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::by_network::{SourceGroup, SourceTotals, SourcesByNetwork};
 use super::kind_of;
-use super::sums::{DmarcSums, Stretch, add_signers};
+use super::sums::{DmarcSums, Stretch};
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceKind, SourceNetwork};
@@ -14,14 +14,10 @@ use crate::domain::dmarc_walk::Discovery;
 use crate::domain::hostname::DomainName;
 use crate::machine::dmarc_advice::{Advice, SourceFigures};
 use crate::store::error::StoreError;
-use crate::store::op::dmarc::{ReporterDays, SIGNERS_SHOWN, reporters, scan_days};
+use crate::store::op::dmarc::{ReporterDays, reporters, scan_days};
 use crate::store::read::Read;
-use crate::store::row::dmarc::{DmarcMarkRow, DmarcReporterRow, DmarcSourceRow, DmarcSourceSums};
+use crate::store::row::dmarc::{DmarcMarkRow, DmarcReporterRow, DmarcSourceRow};
 use crate::store::schema::dmarc::{ReporterKey, dmarc_domain, dmarc_reporter, dmarc_source, dmarc_source_of};
-
-/// Maximum number of networks counted separately in one range, besides the domain's own, so that a year of attacks uses
-/// bounded memory.
-const NETWORKS_MAX: usize = 20_000;
 
 /// Maximum number of sources in an [`Overview`].
 pub const SOURCES_SHOWN: usize = 200;
@@ -110,24 +106,6 @@ pub struct Source {
     pub spf_domains: Vec<DomainName>,
 }
 
-/// The counts of one source over all reporters.
-#[derive(Clone, Copy)]
-struct SourceTotals {
-    counts: DmarcCounts,
-    has_own_signature: bool,
-    first_day: u32,
-    last_day: u32,
-}
-
-impl SourceTotals {
-    /// Adds the sums of the same or later days.
-    fn merge(&mut self, later: &DmarcSourceSums) {
-        self.counts.merge(&later.counts);
-        self.has_own_signature |= later.has_own_signature;
-        self.last_day = self.last_day.max(later.last_day);
-    }
-}
-
 /// The sums of a range.
 pub(super) struct Figures<'a> {
     counts: DmarcCounts,
@@ -136,9 +114,11 @@ pub(super) struct Figures<'a> {
     reported: BTreeMap<u32, bool>,
     reports: u64,
     reporters: HashMap<ReporterKey, Reporter>,
-    stretches: Vec<Arc<Stretch>>,
-    networks: Networks<'a>,
-    sources: HashMap<SourceNetwork, SourceTotals>,
+    sources: SourcesByNetwork,
+    /// Networks of this service.
+    own: &'a HashSet<SourceNetwork>,
+    /// Networks that the account marked, and whether as its own.
+    marks: HashMap<SourceNetwork, bool>,
 }
 
 impl<'a> Figures<'a> {
@@ -150,24 +130,26 @@ impl<'a> Figures<'a> {
         (own, sums): (&'a HashSet<SourceNetwork>, &DmarcSums),
     ) -> Result<Self, StoreError> {
         let reporting = scan_days(read, of, range.half_open())?;
+        let reporters = reporters_of(read, of, &reporting)?;
+        let ignored = reporters.iter().filter(|(_, reporter)| reporter.is_ignored).map(|(key, _)| *key).collect();
+        let stretches = sums.stretches(read, of, range, &reporting)?;
         let mut figures = Self {
             counts: DmarcCounts::default(),
             days: BTreeMap::new(),
             reported: BTreeMap::new(),
             reports: 0,
-            reporters: reporters_of(read, of, &reporting)?,
-            stretches: sums.stretches(read, of, range, &reporting)?,
-            networks: Networks { own, marks: marks(read, of)? },
-            sources: HashMap::new(),
+            reporters,
+            sources: SourcesByNetwork::new(stretches.clone(), &ignored),
+            own,
+            marks: marks(read, of)?,
         };
-        figures.add_messages();
+        figures.add_messages(&stretches);
         figures.add_reports(&reporting);
-        figures.add_sources();
         Ok(figures)
     }
 
-    fn add_messages(&mut self) {
-        for (day, reporter, counts) in self.stretches.iter().flat_map(|stretch| &stretch.days) {
+    fn add_messages(&mut self, stretches: &[Arc<Stretch>]) {
+        for (day, reporter, counts) in stretches.iter().flat_map(|stretch| &stretch.days) {
             let reporter = self.reporters.get_mut(reporter);
             let is_ignored = reporter.as_ref().is_some_and(|reporter| reporter.is_ignored);
             if let Some(reporter) = reporter {
@@ -197,25 +179,6 @@ impl<'a> Figures<'a> {
         }
     }
 
-    fn add_sources(&mut self) {
-        let Self { stretches, networks, sources, reporters, .. } = self;
-        let ignored = ignored(reporters);
-        for sums in counted(stretches, &ignored) {
-            let network = match sources.len() < NETWORKS_MAX || sources.contains_key(&sums.network) {
-                true => sums.network,
-                false if networks.is_own(sums.network) => sums.network,
-                false => SourceNetwork::Other,
-            };
-            match sources.entry(network) {
-                Entry::Occupied(entry) => entry.into_mut().merge(sums),
-                Entry::Vacant(entry) => {
-                    let DmarcSourceSums { counts, has_own_signature, first_day, last_day, .. } = *sums;
-                    entry.insert(SourceTotals { counts, has_own_signature, first_day, last_day });
-                }
-            }
-        }
-    }
-
     /// Returns the number of days with a counted report.
     pub(super) fn days_with_reports(&self) -> u32 {
         u32::try_from(self.reported.len()).unwrap_or(u32::MAX)
@@ -226,23 +189,28 @@ impl<'a> Figures<'a> {
         u32::try_from(self.reported.values().filter(|seen| **seen).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the figures of every source that the advice needs, in any order.
+    /// Returns the figures of every source that the advice needs.
     pub(super) fn source_figures(&self) -> impl Iterator<Item = SourceFigures> {
-        self.sources.iter().map(|(network, totals)| SourceFigures {
-            network: *network,
-            kind: self.networks.kind(*network, totals),
-            is_mine: self.networks.marks.get(network).copied(),
+        self.sources.iter().map(|source| self.figures_of(&source.totals()))
+    }
+
+    fn figures_of(&self, totals: &SourceTotals) -> SourceFigures {
+        SourceFigures {
+            network: totals.network,
+            kind: kind_of(totals.network, self.own, totals.has_own_signature, totals.counts.passed()),
+            is_mine: self.marks.get(&totals.network).copied(),
             messages: totals.counts.messages(),
             failed: totals.counts.failed(),
-        })
+        }
     }
 
     /// Returns the counts of the domain's own sources.
     pub(super) fn own_counts(&self) -> DmarcCounts {
-        let mut counts = DmarcCounts::default();
-        let own = self.source_figures().filter(SourceFigures::is_own);
-        own.filter_map(|source| self.sources.get(&source.network)).for_each(|totals| counts.merge(&totals.counts));
-        counts
+        let own = self.sources.iter().map(|source| source.totals()).filter(|totals| self.figures_of(totals).is_own());
+        own.fold(DmarcCounts::default(), |mut counts, totals| {
+            counts.merge(&totals.counts);
+            counts
+        })
     }
 
     /// Returns one source, or one without messages if it is not in the range.
@@ -252,13 +220,13 @@ impl<'a> Figures<'a> {
         of: (AccountId, DomainId),
         network: SourceNetwork,
     ) -> Result<Option<Source>, StoreError> {
-        if self.sources.contains_key(&network) {
-            return Ok(self.named(read, of, &[network])?.pop());
+        if let Some(source) = self.sources.get(network) {
+            return self.completed(read, of, &source).map(Some);
         }
         let row: Option<DmarcSourceRow> = read.row(&dmarc_source(of.0, of.1, network))?;
         Ok(row.map(|row| Source {
             network,
-            kind: kind_of(network, self.networks.own, false, 0),
+            kind: kind_of(network, self.own, false, 0),
             is_mine: row.is_mine,
             first_day: row.first_day,
             last_day: row.last_day,
@@ -268,54 +236,39 @@ impl<'a> Figures<'a> {
         }))
     }
 
-    /// Returns the largest sources, up to [`SOURCES_SHOWN`], most messages first.
-    fn largest_sources(&self, read: &impl Read, of: (AccountId, DomainId)) -> Result<Vec<Source>, StoreError> {
-        let order = |(network, totals): (&SourceNetwork, &SourceTotals)| (Reverse(totals.counts.messages()), *network);
-        let mut all: Vec<_> = self.sources.iter().map(order).collect();
-        if all.len() > SOURCES_SHOWN {
-            all.select_nth_unstable(SOURCES_SHOWN);
-            all.truncate(SOURCES_SHOWN);
-        }
-        all.sort_unstable();
-        let networks: Vec<_> = all.into_iter().map(|(_, network)| network).collect();
-        self.named(read, of, &networks)
-    }
-
-    /// Returns these sources with the domains that signed. Only few are asked for: the names of all would be copied
-    /// and sorted for nothing.
-    fn named(
+    /// Returns a source with what stands in its row.
+    fn completed(
         &self,
         read: &impl Read,
         (account, domain): (AccountId, DomainId),
-        networks: &[SourceNetwork],
-    ) -> Result<Vec<Source>, StoreError> {
-        let mut signers: HashMap<SourceNetwork, Signers> =
-            networks.iter().map(|network| (*network, Signers::default())).collect();
-        let ignored = ignored(&self.reporters);
-        for sums in counted(&self.stretches, &ignored) {
-            let network = if self.sources.contains_key(&sums.network) { sums.network } else { SourceNetwork::Other };
-            if let Some(signers) = signers.get_mut(&network) {
-                add_signers(&mut signers.dkim, &sums.dkim_domains);
-                add_signers(&mut signers.spf, &sums.spf_domains);
-            }
+        source: &SourceGroup<'_>,
+    ) -> Result<Source, StoreError> {
+        let totals = source.totals();
+        let SourceFigures { network, kind, is_mine, .. } = self.figures_of(&totals);
+        let row = read.sound_row::<DmarcSourceRow>(&dmarc_source(account, domain, network))?;
+        let (first_day, last_day) =
+            row.map_or((totals.first_day, totals.last_day), |row| (row.first_day, row.last_day));
+        let (dkim_domains, spf_domains) = source.signers();
+        Ok(Source { network, kind, is_mine, first_day, last_day, counts: totals.counts, dkim_domains, spf_domains })
+    }
+
+    /// Returns the largest sources, up to [`SOURCES_SHOWN`], most messages first, and the number of all sources.
+    fn largest_sources(&self, read: &impl Read, of: (AccountId, DomainId)) -> Result<(Vec<Source>, usize), StoreError> {
+        let mut order: Vec<_> = (self.sources.iter())
+            .map(|source| {
+                let totals = source.totals();
+                (Reverse(totals.counts.messages()), totals.network)
+            })
+            .collect();
+        let total = order.len();
+        if total > SOURCES_SHOWN {
+            order.select_nth_unstable(SOURCES_SHOWN);
+            order.truncate(SOURCES_SHOWN);
         }
-        let mut sources = Vec::with_capacity(networks.len());
-        for network in networks {
-            let Some(totals) = self.sources.get(network) else { continue };
-            let Signers { dkim, spf } = signers.remove(network).unwrap_or_default();
-            let row = read.sound_row::<DmarcSourceRow>(&dmarc_source(account, domain, *network))?;
-            sources.push(Source {
-                network: *network,
-                kind: self.networks.kind(*network, totals),
-                is_mine: self.networks.marks.get(network).copied(),
-                first_day: row.map_or(totals.first_day, |row| row.first_day),
-                last_day: row.map_or(totals.last_day, |row| row.last_day),
-                counts: totals.counts,
-                dkim_domains: most_frequent(dkim),
-                spf_domains: most_frequent(spf),
-            });
-        }
-        Ok(sources)
+        order.sort_unstable();
+        let largest = order.into_iter().filter_map(|(_, network)| self.sources.get(network));
+        let largest = largest.map(|source| self.completed(read, of, &source)).collect::<Result<_, _>>()?;
+        Ok((largest, total))
     }
 
     /// Returns the overview, completed with other facts about the domain.
@@ -326,7 +279,7 @@ impl<'a> Figures<'a> {
         (domain, range): (DomainName, Range),
         (published, advice): (Discovery, Advice),
     ) -> Result<Overview, StoreError> {
-        let sources = self.largest_sources(read, of)?;
+        let (sources, sources_total) = self.largest_sources(read, of)?;
         let mut reporters: Vec<_> = self.reporters.into_values().collect();
         reporters.retain(|reporter| reporter.reports > 0 || reporter.is_ignored);
         reporters.sort_by(|one, other| {
@@ -343,37 +296,11 @@ impl<'a> Figures<'a> {
             reporters,
             counts: self.counts,
             days: self.days.into_iter().collect(),
-            sources_total: self.sources.len(),
             sources,
+            sources_total,
             advice,
         })
     }
-}
-
-/// The networks of a domain that are known as its own.
-struct Networks<'a> {
-    /// Those of this service.
-    own: &'a HashSet<SourceNetwork>,
-    /// Those that the account marked, and whether as its own.
-    marks: HashMap<SourceNetwork, bool>,
-}
-
-impl Networks<'_> {
-    /// Whether a network is this service's own, or marked as the account's own.
-    fn is_own(&self, network: SourceNetwork) -> bool {
-        self.own.contains(&network) || self.marks.get(&network) == Some(&true)
-    }
-
-    fn kind(&self, network: SourceNetwork, totals: &SourceTotals) -> SourceKind {
-        kind_of(network, self.own, totals.has_own_signature, totals.counts.passed())
-    }
-}
-
-/// Signing domains of a source, each with its messages.
-#[derive(Default)]
-struct Signers {
-    dkim: Vec<(DomainName, u64)>,
-    spf: Vec<(DomainName, u64)>,
 }
 
 /// Returns the marks of a domain's sources.
@@ -383,19 +310,6 @@ fn marks(
 ) -> Result<HashMap<SourceNetwork, bool>, StoreError> {
     let rows = read.sound_rows::<DmarcMarkRow>(&dmarc_domain(account, domain), usize::MAX)?;
     Ok(rows.into_iter().filter_map(|(key, row)| Some((dmarc_source_of(&key)?, row.is_mine))).collect())
-}
-
-fn ignored(reporters: &HashMap<ReporterKey, Reporter>) -> HashSet<ReporterKey> {
-    reporters.iter().filter(|(_, reporter)| reporter.is_ignored).map(|(key, _)| *key).collect()
-}
-
-/// Returns the sums of all reporters that are not ignored, by stretch, oldest first.
-fn counted<'a>(
-    stretches: &'a [Arc<Stretch>],
-    ignored: &'a HashSet<ReporterKey>,
-) -> impl Iterator<Item = &'a DmarcSourceSums> {
-    let all = stretches.iter().flat_map(|stretch| &stretch.sources);
-    all.filter(|sums| ignored.is_empty() || !ignored.contains(&sums.reporter))
 }
 
 /// Returns the reporters of a domain, including each reporter of these days.
@@ -420,9 +334,4 @@ impl From<DmarcReporterRow> for Reporter {
     fn from(DmarcReporterRow { name, signer, is_ignored, .. }: DmarcReporterRow) -> Self {
         Self { name, signed_by: signer, reports: 0, messages: 0, is_ignored }
     }
-}
-
-fn most_frequent(mut signers: Vec<(DomainName, u64)>) -> Vec<DomainName> {
-    signers.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
-    signers.into_iter().take(SIGNERS_SHOWN).map(|(domain, _)| domain).collect()
 }

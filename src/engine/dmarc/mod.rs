@@ -3,6 +3,7 @@
 //!
 //! [`super::receive`] receives the reports; this module reads them.
 
+mod by_network;
 mod figures;
 mod own;
 mod sums;

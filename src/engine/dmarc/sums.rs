@@ -77,6 +77,7 @@ fn added_up(read: &impl Read, of: (AccountId, DomainId), range: Range, version: 
             }
         }
     })?;
+    stretch.sources.sort_by_key(|sums| sums.network.number());
     Ok(stretch)
 }
 

@@ -191,7 +191,7 @@ pub struct DmarcSumsRow {
     pub to: u32,
     /// Digest of the rows in [`Table::DmarcDays`] of these days. Sums with another digest are outdated.
     pub version: u64,
-    /// The sources, in the order in which the counts name them.
+    /// The sources, usually in the order of their networks.
     pub sources: Vec<DmarcSourceSums>,
     /// The messages of each day and reporter, oldest first.
     pub days: Vec<(u32, ReporterKey, DmarcCounts)>,

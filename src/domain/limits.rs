@@ -64,5 +64,7 @@ pub const RAW_HEADER_SECTION_BYTES: usize = 64 << 10;
 pub const MIME_DEPTH_COUNT: usize = 20;
 /// Number of MIME parts of a message that a client composed. Each costs memory whenever the message is read.
 pub const MIME_PARTS_COUNT: usize = 10_000;
+/// Number of parameters in one field of a MIME part of such a message. Readers need a time that grows with its square.
+pub const MIME_PARAMETERS_COUNT: usize = 100;
 /// Number of trace headers above which a message counts as looping (RFC 5321 6.3 asks for a generous number).
 pub const RECEIVED_HEADERS_COUNT: usize = 50;

@@ -3,7 +3,7 @@
 
 use super::content_type::parameter;
 use super::section::line_length;
-use crate::domain::limits::{MIME_DEPTH_COUNT, MIME_PARTS_COUNT};
+use crate::domain::limits::{MIME_DEPTH_COUNT, MIME_PARAMETERS_COUNT, MIME_PARTS_COUNT};
 
 /// An open level: a multipart with its boundary, or an enclosed message without one.
 type Level = Option<Vec<u8>>;
@@ -21,13 +21,15 @@ enum Place {
     Header {
         content_type: Vec<u8>,
         continues: bool,
+        /// Number of parameters that the field has so far, if it is one of MIME's.
+        parameters: Option<usize>,
     },
     Body,
 }
 
 impl Place {
     const fn header() -> Self {
-        Self::Header { content_type: Vec::new(), continues: false }
+        Self::Header { content_type: Vec::new(), continues: false, parameters: None }
     }
 }
 
@@ -52,7 +54,13 @@ pub(super) fn fault(message: &[u8]) -> Option<&'static str> {
         place = match place {
             Place::Body => Place::Body,
             Place::Header { content_type, .. } if line.is_empty() => descend(&content_type, &mut open),
-            Place::Header { content_type, continues } => read_line(line, content_type, continues),
+            Place::Header { content_type, continues, parameters } => {
+                let parameters = count_parameters(line, parameters);
+                if parameters.is_some_and(|count| count > MIME_PARAMETERS_COUNT) {
+                    return Some("must have at most 100 parameters in a field of a MIME part");
+                }
+                read_line(line, content_type, continues, parameters)
+            }
         };
         if open.len() > MIME_DEPTH_COUNT {
             return Some("MIME parts must be nested at most 20 deep");
@@ -94,19 +102,32 @@ fn descend(content_type: &[u8], open: &mut Vec<Level>) -> Place {
     }
 }
 
-fn read_line(line: &[u8], mut content_type: Vec<u8>, continues: bool) -> Place {
+/// Returns the number of parameters of the field to which `line` belongs, up to this line; `None` if it is not a field
+/// of MIME. Semicolons in quoted strings count too. Readers join the pieces of a parameter (RFC 2231 3) in a time that
+/// grows with the square of their number.
+fn count_parameters(line: &[u8], of_field: Option<usize>) -> Option<usize> {
+    const PREFIX: &[u8] = b"content-";
+    let before = match line.first() {
+        Some(b' ' | b'\t') => of_field?,
+        _ if line.get(..PREFIX.len())?.eq_ignore_ascii_case(PREFIX) => 0,
+        _ => return None,
+    };
+    Some(before + line.iter().filter(|byte| **byte == b';').count())
+}
+
+fn read_line(line: &[u8], mut content_type: Vec<u8>, continues: bool, parameters: Option<usize>) -> Place {
     const NAME: &[u8] = b"content-type:";
     if matches!(line.first(), Some(b' ' | b'\t')) {
         if continues {
             content_type.extend_from_slice(line);
         }
-        return Place::Header { content_type, continues };
+        return Place::Header { content_type, continues, parameters };
     }
     let continues = line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
     if continues {
         content_type = line[NAME.len()..].to_vec();
     }
-    Place::Header { content_type, continues }
+    Place::Header { content_type, continues, parameters }
 }
 
 fn opens(content_type: &[u8]) -> Opens {
@@ -139,5 +160,21 @@ mod tests {
         assert_eq!(fault(&message_of(MIME_PARTS_COUNT + 1)), Some("must have at most 10,000 MIME parts"));
         let dashes = [b"\r\n".as_slice(), &b"--b\r\n".repeat(2 * MIME_PARTS_COUNT)].concat();
         assert_eq!(fault(&dashes), None, "lines of a text are no parts");
+    }
+
+    #[test]
+    fn a_field_of_a_part_has_at_most_100_parameters() {
+        let of = |fold: &str, count: usize| {
+            let pieces: String = (0..count).map(|number| format!(";{fold}name*{number}=a")).collect();
+            let part = format!("--b\r\nContent-Disposition: attachment{pieces}\r\nX-Note: {}\r\n\r\n", ";".repeat(200));
+            [b"Content-Type: multipart/mixed; boundary=b\r\n\r\n".as_slice(), part.as_bytes()].concat()
+        };
+        let expected = Some("must have at most 100 parameters in a field of a MIME part");
+        for fold in ["", "\r\n "] {
+            assert_eq!(fault(&of(fold, MIME_PARAMETERS_COUNT)), None);
+            assert_eq!(fault(&of(fold, MIME_PARAMETERS_COUNT + 1)), expected);
+        }
+        let first = b"Content-Type: text/plain; a=1\r\n".repeat(60);
+        assert_eq!(fault(&first), None, "each field has its own count");
     }
 }

@@ -119,10 +119,9 @@ impl Submitting {
     /// API's keys, which don't contain NUL.
     fn claims(&self, shared: &SharedMessage) -> Result<(Claims, Marks), Failure> {
         let recipients = &self.transaction.recipients;
-        let Some(key) = &shared.message.steering.idempotency_key else {
+        let (Some(key), Some(body_hash)) = (&shared.message.steering.idempotency_key, shared.fingerprint) else {
             return Ok((Arc::new(vec![None; recipients.len()]), Arc::default()));
         };
-        let body_hash = shared.message.fingerprint();
         let (mut claims, mut marks) = (Vec::new(), Vec::new());
         for to in recipients {
             let claim = IdempotencyClaim { key_hash: reply::key_hash(key, to), body_hash };

@@ -34,6 +34,8 @@ type RefusedAt = (usize, OpError<Refusal>);
 /// A message, and the data that its copies share.
 pub(super) struct SharedMessage {
     pub(super) message: SubmittedMessage,
+    /// Digest of the message, if an idempotency key needs it.
+    pub(super) fingerprint: Option<[u8; 32]>,
     body_hash: BodyHash,
     /// The compressed body. `None` for a single copy, which is compressed as a whole.
     end: Option<CompressedEnd>,
@@ -41,6 +43,7 @@ pub(super) struct SharedMessage {
 }
 
 impl SharedMessage {
+    /// Prepares a message for its copies. Takes time in proportion to its size.
     pub(super) fn new(message: SubmittedMessage, copies: usize, mail_from: String, client: SmtpClient) -> Self {
         let facts = SmtpFacts {
             mail_from,
@@ -54,6 +57,7 @@ impl SharedMessage {
             first_id: MessageId::default(),
         };
         Self {
+            fingerprint: message.steering.idempotency_key.is_some().then(|| message.fingerprint()),
             body_hash: BodyHash::of(message.body()),
             end: (copies > 1).then(|| CompressedEnd::of(message.body())),
             message,

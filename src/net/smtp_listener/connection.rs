@@ -18,8 +18,8 @@ use super::{Deadlines, ListenerConfig, ListenerTls, MailHandler};
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{
-    Answer, Awaiting, LoginQuestion, RecipientQuestion, SenderQuestion, ServerAction, ServerConfig, ServerKind,
-    ServerSession,
+    Answer, Awaiting, LoginQuestion, ReceivedMessage, RecipientQuestion, SenderQuestion, ServerAction, ServerConfig,
+    ServerKind, ServerSession,
 };
 
 const READ_BYTES: usize = 16 * 1024;
@@ -106,6 +106,8 @@ impl Connection {
         }
         self.wait_to_greet().await?;
         loop {
+            // Thousands of pipelined commands may be here already, and other connections wait for this thread.
+            tokio::task::consume_budget().await;
             let action = self.session.next_action();
             let refused = self.session.take_refused();
             if !refused.is_empty() {
@@ -123,16 +125,17 @@ impl Connection {
                 ServerAction::AskRecipient(question) => self.ask_recipient(&question).await,
                 ServerAction::AskData(size) => self.ask_for_memory(size),
                 ServerAction::TakeMessage(message) => {
-                    let decision = decided(&self.config, self.handler.on_message(message)).await;
+                    let decision = self.decide(message).await;
                     self.end_message();
-                    match decision.unwrap_or_else(|| Decision::Answer(self.undecided())) {
-                        Decision::Answer(answer) => {
+                    match decision {
+                        Some(Decision::Answer(answer)) => {
                             if answer.is_positive() {
                                 self.progress.achieved(Instant::now());
                             }
                             self.session.answer_message(&answer);
                         }
-                        Decision::CloseWithoutAnswer => self.session.abandon(),
+                        Some(Decision::CloseWithoutAnswer) => self.session.abandon(),
+                        None => self.leave_evicted(),
                     }
                 }
                 ServerAction::StartTls => {
@@ -159,6 +162,17 @@ impl Connection {
             self.place.works();
         }
         self.session.answer_login(&answer);
+    }
+
+    /// Lets the handler decide about a message. `None` if another connection took the place. That is possible only where
+    /// a decision has a time limit: such a decision may wait for a stranger's name server, and its client tries again.
+    async fn decide(&mut self, message: ReceivedMessage) -> Option<Decision> {
+        let Deadlines { decision: limit, deciding, .. } = self.config.deadlines;
+        let Some(limit) = limit else { return Some(self.handler.on_message(message).await) };
+        self.place.waits(Instant::now() + deciding);
+        let decision = self.place.unless_evicted(timeout(limit, self.handler.on_message(message))).await;
+        self.place.works();
+        decision.ok().map(|in_time| in_time.unwrap_or_else(|_| Decision::Answer(self.undecided())))
     }
 
     async fn ask_sender(&mut self, question: SenderQuestion) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tokio::io::BufReader;
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::TcpSocket;
 
 use super::tests::{Client, config};
@@ -67,5 +67,26 @@ async fn a_transaction_keeps_its_place_as_long_as_it_does_not_stall() {
         assert!(greeting.starts_with(answer), "{greeting}");
         let end = if stalled.is_zero() { "421 4.7.0 " } else { "250 2.0.0 " };
         assert!(sender.say("text\r\n.\r\n").await.starts_with(end));
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_waits_long_gives_its_place_to_a_new_client() {
+    for (deciding, answer) in [(Duration::from_secs(60), "421 4.7.0 "), (Duration::ZERO, "220 ")] {
+        let listener = listen(1, Deadlines { deciding, ..Deadlines::default() }).await;
+        let (mut slow, _) = connect(&listener, 1).await;
+        for line in ["EHLO me\r\n", "MAIL FROM:<>\r\n", "RCPT TO:<a@b.example>\r\n", "DATA\r\n"] {
+            slow.say(line).await;
+        }
+        slow.0.get_mut().write_all(b"slow\r\n.\r\n").await.unwrap();
+        // The place is lost once the message has arrived.
+        let mut greeting = connect(&listener, 2).await.1;
+        while deciding.is_zero() && greeting.starts_with("421 ") {
+            greeting = connect(&listener, 2).await.1;
+        }
+        assert!(greeting.starts_with(answer), "{greeting}");
+        if deciding.is_zero() {
+            assert_eq!(slow.hear().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
+        }
     }
 }

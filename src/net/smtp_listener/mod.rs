@@ -94,6 +94,9 @@ pub struct Deadlines {
     pub handshake: Duration,
     /// The handler's decision; after it the client gets 451. `None` waits for every decision.
     pub decision: Option<Duration>,
+    /// Time for a decision about a message that has a time limit, after which the connection may be closed in favour of
+    /// a new one.
+    pub deciding: Duration,
     /// From connecting to a login, if mail requires one.
     pub login: Option<Duration>,
     /// A whole message.
@@ -119,6 +122,7 @@ impl Default for Deadlines {
             write: Duration::from_secs(60),
             handshake: Duration::from_secs(30),
             decision: Some(Duration::from_secs(60)),
+            deciding: Duration::from_secs(2),
             login: None,
             message: None,
             failed_login: Duration::from_secs(1),

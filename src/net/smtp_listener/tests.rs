@@ -1,5 +1,7 @@
 //! The listener over real loopback sockets.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
@@ -8,7 +10,7 @@ use crate::smtp::server::ServerKind;
 /// A deadline that the tests let pass.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// Accepts everything, but never decides about `slow@`.
+/// Accepts everything, but never decides about `slow@`, and messages that begin with `slow`.
 struct Taker;
 
 impl MailService for Taker {
@@ -28,8 +30,12 @@ impl MailHandler for Taker {
     }
 
     fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
-        let answer = Answer::new(250, "2.0.0", format!("Took {} bytes", message.bytes.len()));
-        Box::pin(std::future::ready(Decision::Answer(answer)))
+        Box::pin(async move {
+            if message.bytes.starts_with(b"slow") {
+                std::future::pending::<()>().await;
+            }
+            Decision::Answer(Answer::new(250, "2.0.0", format!("Took {} bytes", message.bytes.len())))
+        })
     }
 }
 
@@ -223,4 +229,61 @@ async fn starttls_secures_the_session_if_a_certificate_is_configured() {
     let mut client = Client(BufReader::new(stream));
     assert_eq!(client.transact("secret").await, "250 2.0.0 Took 8 bytes\r\n");
     assert_eq!(client.say("QUIT\r\n").await, "221 2.0.0 Bye\r\n");
+}
+
+/// Notes how many recipients it was asked about while another task never ran.
+struct TurnWatch {
+    /// Turns of the other task.
+    others: Arc<AtomicUsize>,
+    seen: usize,
+    asked: usize,
+    longest: Arc<AtomicUsize>,
+}
+
+impl MailService for TurnWatch {
+    fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
+        let (others, longest) = (Arc::clone(&self.others), Arc::clone(&self.longest));
+        Box::new(Self { others, seen: 0, asked: 0, longest })
+    }
+}
+
+impl MailHandler for TurnWatch {
+    fn on_recipient<'a>(&'a mut self, _: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
+        let others = self.others.load(Ordering::Relaxed);
+        self.asked = if others == self.seen { self.asked + 1 } else { 1 };
+        self.seen = others;
+        self.longest.fetch_max(self.asked, Ordering::Relaxed);
+        Box::pin(std::future::ready(Answer::new(550, "5.1.1", "No")))
+    }
+
+    fn on_message(&mut self, _: ReceivedMessage) -> BoxFuture<'_, Decision> {
+        Box::pin(std::future::ready(Decision::CloseWithoutAnswer))
+    }
+}
+
+#[tokio::test]
+async fn pipelined_commands_leave_the_thread_to_others_in_between() {
+    let (others, longest) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let watch = TurnWatch { others: Arc::clone(&others), seen: 0, asked: 0, longest: Arc::clone(&longest) };
+    let listener = SmtpListener::bind("127.0.0.1:0".parse().unwrap(), config(), Arc::new(watch)).await.unwrap();
+    let other = tokio::spawn(async move {
+        loop {
+            others.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let mut client = client_of(&listener).await;
+    client.hear().await;
+    client.say("EHLO me\r\n").await;
+    client.say("MAIL FROM:<>\r\n").await;
+    let many = "RCPT TO:<a@b.c>\r\n".repeat(2_000) + "QUIT\r\n";
+    let (mut from, mut to) = tokio::io::split(client.0);
+    let all = async { to.write_all(many.as_bytes()).await.unwrap() };
+    let mut answers = String::new();
+    let (_, read) = tokio::join!(all, from.read_to_string(&mut answers));
+    read.unwrap();
+    other.abort();
+    assert_eq!(answers.matches("550 5.1.1 ").count(), 2_000);
+    let longest = longest.load(Ordering::Relaxed);
+    assert!(longest <= 500, "{longest} commands in one turn");
 }

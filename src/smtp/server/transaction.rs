@@ -1,5 +1,7 @@
 //! The mail transaction of a session (RFC 5321 3.3): MAIL, RCPT, DATA and the message, and the caller's answers.
 
+use std::collections::HashSet;
+
 use super::data::{DataReader, DataRefusal, LineEnds};
 use super::{
     Answer, LoginRule, Path, ReceivedMessage, RecipientQuestion, Sender, SenderQuestion, ServerKind, ServerSession,
@@ -12,6 +14,9 @@ use crate::domain::address::Address;
 pub(super) struct Transaction {
     sender: Sender,
     recipients: Vec<Path>,
+    /// In a submission, the mailboxes of the recipients as suppressions are compared. A client may ask thousands of
+    /// times about one more.
+    mailboxes: HashSet<String>,
 }
 
 impl Transaction {
@@ -24,15 +29,9 @@ impl Transaction {
         self.recipients.len()
     }
 
-    /// Returns whether `recipient` is the same mailbox as an accepted one, compared as suppressions are.
-    fn has(&self, recipient: &Path) -> bool {
-        let key = mailbox(recipient);
-        key.is_some() && self.recipients.iter().any(|known| mailbox(known) == key)
+    fn new(sender: Sender) -> Self {
+        Self { sender, recipients: Vec::new(), mailboxes: HashSet::new() }
     }
-}
-
-fn mailbox(path: &Path) -> Option<String> {
-    path.as_str().parse::<Address>().ok().map(|address| address.match_key())
 }
 
 impl ServerSession {
@@ -46,7 +45,7 @@ impl ServerSession {
         }
         self.pass_on(answer);
         if answer.is_positive() {
-            self.transaction = Some(Transaction { sender, recipients: Vec::new() });
+            self.transaction = Some(Transaction::new(sender));
         }
     }
 
@@ -57,9 +56,10 @@ impl ServerSession {
             unreachable!("an answer about a recipient follows a question");
         };
         let is_submission = self.is_submission();
+        let address = is_submission.then(|| recipient.as_str().parse::<Address>().ok()).flatten();
         if answer.is_positive()
             && let Some(transaction) = &mut self.transaction
-            && !(is_submission && transaction.has(&recipient))
+            && address.is_none_or(|address| transaction.mailboxes.insert(address.match_key()))
         {
             transaction.recipients.push(recipient);
         }
@@ -107,7 +107,7 @@ impl ServerSession {
         } else if self.is_submission() {
             self.stage = Stage::SenderAsked(sender);
         } else {
-            self.transaction = Some(Transaction { sender, recipients: Vec::new() });
+            self.transaction = Some(Transaction::new(sender));
             self.say(&Answer::new(250, "2.1.0", "OK"));
         }
     }
@@ -144,10 +144,11 @@ impl ServerSession {
         // RFC 5321 4.5.3.1.10: the client sends the rest in another transaction.
         let too_many = (count >= self.config.recipients_max).then(|| Answer::new(452, "4.5.3", "Too many recipients"));
         let ServerKind::Submission(rules) = &self.config.kind else { return too_many };
-        if let Err(fault) = recipient.as_str().parse::<Address>() {
-            return Some(Answer::new(553, "5.1.3", format!("Not an address: {fault}")));
-        }
-        if transaction.has(recipient) {
+        let address = match recipient.as_str().parse::<Address>() {
+            Ok(address) => address,
+            Err(fault) => return Some(Answer::new(553, "5.1.3", format!("Not an address: {fault}"))),
+        };
+        if transaction.mailboxes.contains(&address.match_key()) {
             return None;
         }
         too_many.or_else(|| {

@@ -14,6 +14,7 @@ use super::smtp_listener::{
     ConnectionCap, Deadlines, ListenerConfig, ListenerTls, MailHandler, MailService, SmtpListener,
 };
 use super::tls_settings::TlsSettings;
+use crate::domain::network::Network;
 use crate::engine::ports::BoxFuture;
 use crate::engine::receive::{Mailbox, NotOurs, ReceiveError, Receiver};
 use crate::engine::smtp_submission::Decision;
@@ -72,16 +73,19 @@ pub fn listen(socket: TcpListener, config: ListenerConfig, receiver: Arc<Receive
 pub struct BounceService(pub Arc<Receiver>);
 
 impl MailService for BounceService {
-    fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
-        Box::new(Handler(Arc::clone(&self.0)))
+    fn connected(&self, peer: SocketAddr) -> Box<dyn MailHandler> {
+        Box::new(Handler { receiver: Arc::clone(&self.0), client: Network::of_site(peer.ip()) })
     }
 }
 
-struct Handler(Arc<Receiver>);
+struct Handler {
+    receiver: Arc<Receiver>,
+    client: Network,
+}
 
 impl Handler {
     fn mailbox(&self, path: &Path) -> Result<Mailbox, Answer> {
-        match self.0.mailbox(path.local(), path.domain()) {
+        match self.receiver.mailbox(path.local(), path.domain()) {
             Ok(Ok(mailbox)) => Ok(mailbox),
             Ok(Err(NotOurs::Host)) => Err(Answer::new(550, "5.7.1", "Relaying denied")),
             Ok(Err(NotOurs::Mailbox)) => Err(Answer::new(550, "5.1.1", "No such mailbox here")),
@@ -93,7 +97,7 @@ impl Handler {
     }
 
     async fn take(&self, message: ReceivedMessage) -> Decision {
-        if !self.0.engine().may_accept().await {
+        if !self.receiver.engine().may_accept().await {
             return Decision::Answer(Answer::replica_unavailable());
         }
         let mailboxes: Result<Vec<_>, _> = message.recipients.iter().map(|path| self.mailbox(path)).collect();
@@ -101,7 +105,7 @@ impl Handler {
             Ok(mailboxes) => mailboxes,
             Err(answer) => return Decision::Answer(answer),
         };
-        Decision::Answer(match self.0.receive(&mailboxes, message.bytes).await {
+        Decision::Answer(match self.receiver.receive(self.client, &mailboxes, message.bytes).await {
             Ok(_) => Answer::new(250, "2.0.0", "Taken"),
             Err(ReceiveError::HeaderTooLarge) => Answer::new(552, "5.3.4", "The header section is larger than 64 KiB"),
             // The report may be committed already, and a committed report is never refused.
@@ -125,7 +129,7 @@ fn failed(error: &StoreError) -> Answer {
 impl MailHandler for Handler {
     fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            if !self.0.engine().may_accept().await {
+            if !self.receiver.engine().may_accept().await {
                 return Answer::replica_unavailable();
             }
             let answer = self.mailbox(&question.recipient).err();

@@ -1,4 +1,5 @@
-//! Totals for a store written before totals existed. They are counted once, when the store is opened.
+//! Totals, and the marks of DMARC sources, for a store written before they had rows of their own. They are counted once,
+//! when the store is opened.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use super::op::outstanding::is_requested;
 use super::read::{OnDamage, Order, Read, after_prefix, sound};
 use super::row::Row;
 use super::row::delivery::DeliveryRow;
+use super::row::dmarc::{DmarcMarkRow, DmarcSourceRow};
 use super::row::message::MessageRow;
 use super::row::totals::{OutstandingRow, StoredContentRow, StoredInBucketRow, SuppressionCountRow};
 use super::schema::{self, Table, meta};
@@ -18,7 +20,7 @@ use crate::base::id::{AccountId, DeliveryId, Ulid};
 use crate::base::time::Timestamp;
 
 /// Version of the totals. A store with a lower one is counted again.
-const KEPT: u8 = 2;
+const KEPT: u8 = 3;
 
 type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
 
@@ -68,6 +70,7 @@ pub(super) fn count_missing(found: &impl Read, changes: &mut Changes, report: &d
     count_outstanding(found, changes, &counted)?;
     count_stored_content(found, changes, &counted)?;
     count_suppressions(found, changes, &counted)?;
+    copy_marks(found, changes, &counted)?;
     changes.put(Table::Meta, meta::TOTALS.to_vec(), Some(vec![KEPT]));
     Ok(())
 }
@@ -139,4 +142,15 @@ fn count_suppressions(found: &impl Read, changes: &mut Changes, rows: &CountingR
         changes.put(Table::SuppressionCounts, account.to_vec(), Some(SuppressionCountRow { suppressions }.encode()));
     }
     Ok(())
+}
+
+/// Gives each marked DMARC source its row in [`Table::DmarcMarks`].
+fn copy_marks(found: &impl Read, changes: &mut Changes, rows: &CountingReport<'_>) -> Result<(), StoreError> {
+    found.scan_sound(Table::DmarcSources, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+        rows.row();
+        if let Some(is_mine) = sound(DmarcSourceRow::decode(value))?.and_then(|row| row.is_mine) {
+            changes.put(Table::DmarcMarks, key.to_vec(), Some(DmarcMarkRow { is_mine }.encode()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })
 }

@@ -2,7 +2,6 @@
 //! for each of our domains that they cover.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use super::Receiver;
 use crate::base::id::{AccountId, DomainId, Ulid};
@@ -10,6 +9,7 @@ use crate::base::meter::Counter;
 use crate::base::time::Timestamp;
 use crate::domain::dmarc_source::{DmarcCounts, SourceNetwork};
 use crate::domain::hostname::DomainName;
+use crate::domain::network::Network;
 use crate::engine::dkim::is_selector_of;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
 use crate::mail::dmarc::{self, AggregateReport, OwnDomains, Part, Unreadable};
@@ -100,8 +100,8 @@ struct OwnDomain {
 
 impl Receiver {
     /// Processes a message to a mailbox for reports. When this returns, its reports are on disk.
-    pub(super) async fn receive_dmarc(&self, message: Vec<u8>) -> Result<(), StoreError> {
-        let reading = self.read_dmarc(message).await?;
+    pub(super) async fn receive_dmarc(&self, client: Network, message: Vec<u8>) -> Result<(), StoreError> {
+        let reading = self.read_dmarc(client, message).await?;
         let reports = match &reading.reports {
             Ok(reports) => reports,
             Err(reason) => {
@@ -122,8 +122,8 @@ impl Receiver {
     }
 
     /// Parses a message on a blocking thread.
-    async fn read_dmarc(&self, message: Vec<u8>) -> Result<ReadReports, StoreError> {
-        let permit = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
+    async fn read_dmarc(&self, client: Network, message: Vec<u8>) -> Result<ReadReports, StoreError> {
+        let permit = self.reading.take(client).await.ok_or(StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let own = self.engine.known_own_networks().await;
         let snapshot = self.engine.store.snapshot()?;

@@ -18,15 +18,15 @@ pub use tally::{AcceptedKind, ReceiptCounts};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use tokens::Token;
 
 use super::Engine;
 use super::lease::Lease;
 use super::suppressed_messages::Leased;
+use super::turn_permits::TurnPermits;
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
+use crate::domain::network::Network;
 use crate::domain::return_path::{Parsed, ReturnPath};
 use crate::machine::transfer::Wire;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
@@ -39,7 +39,8 @@ use crate::store::row::message::MessageRow;
 use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 
-/// Maximum messages parsed concurrently; further ones wait in their connections, which are limited.
+/// Maximum messages parsed concurrently. Further ones wait in their connections, which are limited, and clients take
+/// turns, so that one client's large messages keep nobody else's waiting.
 const READING_MAX: usize = 4;
 /// Maximum size of a header section, in bytes (contract 6).
 const HEADER_BYTES_MAX: usize = 64 * 1024;
@@ -67,7 +68,7 @@ impl From<StoreError> for ReceiveError {
 pub struct Receiver {
     engine: Arc<Engine>,
     rules: Arc<Rules>,
-    reading: Arc<Semaphore>,
+    reading: TurnPermits<Network>,
 }
 
 impl Receiver {
@@ -78,14 +79,19 @@ impl Receiver {
 
     /// Creates a receiver that classifies reports by `rules`, like live answers.
     pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
-        Self { engine, rules, reading: Arc::new(Semaphore::new(READING_MAX)) }
+        Self { engine, rules, reading: TurnPermits::new(READING_MAX) }
     }
 
-    /// Processes a message for `mailboxes`. When this returns, its report is on disk.
+    /// Processes a message that `client` sent for `mailboxes`. When this returns, its report is on disk.
     ///
     /// # Errors
     /// The reason why it is not accepted.
-    pub async fn receive(&self, mailboxes: &[Mailbox], message: Vec<u8>) -> Result<AcceptedKind, ReceiveError> {
+    pub async fn receive(
+        &self,
+        client: Network,
+        mailboxes: &[Mailbox],
+        message: Vec<u8>,
+    ) -> Result<AcceptedKind, ReceiveError> {
         if has_large_header(&message) {
             return Err(ReceiveError::HeaderTooLarge);
         }
@@ -93,11 +99,11 @@ impl Receiver {
         let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People | Mailbox::Dmarc);
         let mut taken = AcceptedKind::Personal;
         if mailboxes.iter().any(is_for_reports) {
-            self.receive_dmarc(message.clone()).await?;
+            self.receive_dmarc(client, message.clone()).await?;
             taken = AcceptedKind::DmarcReport;
         }
         if mailboxes.iter().any(is_machines) {
-            let (report, signatures) = self.read(message).await?;
+            let (report, signatures) = self.read(client, message).await?;
             taken = self.act(mailboxes, &report, &signatures).await?;
         }
         self.engine.meters.came_back.count(taken);
@@ -106,8 +112,8 @@ impl Receiver {
     }
 
     /// Parses a message on a blocking thread: its report and, for a feedback report, its signatures.
-    async fn read(&self, message: Vec<u8>) -> Result<(Report, Vec<UnverifiedSignature>), StoreError> {
-        let turn = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
+    async fn read(&self, client: Network, message: Vec<u8>) -> Result<(Report, Vec<UnverifiedSignature>), StoreError> {
+        let turn = self.reading.take(client).await.ok_or(StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let reading = move || {
             // Parsing continues after the connection has ended, so the work owns the permit.

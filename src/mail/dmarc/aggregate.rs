@@ -176,6 +176,8 @@ pub(super) struct Builder<'n> {
 
 /// Maximum number of cached texts while a report is read.
 const KNOWN_MAX: usize = 1000;
+/// Maximum number of networks counted separately in a report, over all of its domains. Each takes some 200 bytes.
+const ALL_NETWORKS_MAX: usize = 10 * NETWORKS_MAX;
 /// Maximum number of DKIM or SPF results that are read of one row.
 const RESULTS_MAX: usize = 10;
 
@@ -269,10 +271,12 @@ impl<'n> Builder<'n> {
 
     /// Returns the network under which messages of a domain are counted.
     fn place(&mut self, domain: Option<usize>, network: SourceNetwork) -> SourceNetwork {
-        if self.sums.get(&domain).is_some_and(|sums| sums.sources.contains_key(&network)) {
+        let sums = self.sums.get(&domain);
+        if sums.is_some_and(|sums| sums.sources.contains_key(&network)) {
             return network;
         }
-        if self.networks < NETWORKS_MAX {
+        let of_domain = sums.map_or(0, |sums| sums.sources.len());
+        if of_domain < NETWORKS_MAX && self.networks < ALL_NETWORKS_MAX {
             self.networks += 1;
             return network;
         }

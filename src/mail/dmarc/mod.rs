@@ -36,8 +36,8 @@ pub const ROWS_MAX: usize = 50_000;
 pub const COUNT_MAX: u64 = 1_000_000_000;
 /// Maximum length of a text in bytes. Longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 1024;
-/// Maximum number of networks counted separately in a report, besides the domain's own: twice what a day counts
-/// separately.
+/// Maximum number of networks counted separately in a report for one domain, besides the domain's own: twice what a day
+/// counts separately.
 pub const NETWORKS_MAX: usize = 2000;
 /// Maximum number of our domains in one report. Rows of further ones count for the policy's domain.
 pub const PARTS_MAX: usize = 256;

@@ -310,6 +310,22 @@ fn networks_above_the_limit_are_counted_together() {
 }
 
 #[test]
+fn each_domain_of_a_report_has_its_own_limit_of_networks() {
+    let of = |domain: &str, n: usize| {
+        let row = row(&format!("10.{}.{}.1", n / 256, n % 256));
+        row.replace("</record>", &format!("<identifiers><header_from>{domain}</header_from></identifiers></record>"))
+    };
+    let first = (0..NETWORKS_MAX + 3).map(|n| of(OURS[0], n));
+    let rows: String = first.chain((0..NETWORKS_MAX).map(|n| of(OURS[1], n))).collect();
+    let report = one(&part(&gzip(document(TODAY - DAY, TODAY, &rows).as_bytes()), "application/gzip")).unwrap();
+    let other = |part: &Part| {
+        let found = part.sources.iter().find(|(network, _)| *network == SourceNetwork::Other);
+        found.map_or(0, |(_, source)| source.counts.messages())
+    };
+    assert_eq!(report.parts.iter().map(other).collect::<Vec<_>>(), [3, 0]);
+}
+
+#[test]
 fn own_networks_are_counted_separately_in_a_report_above_the_limit() {
     let many: String = (0..=NETWORKS_MAX).map(|n| row(&format!("10.{}.{}.1", n / 256, n % 256))).collect();
     let rows = many + &row("203.0.113.9");

@@ -298,7 +298,7 @@ async fn a_report_to_two_mailboxes_has_the_effect_of_each() {
     let message = world.delivered().await;
     let both = [Mailbox::Dmarc, Mailbox::ReturnPath(ReturnPath { account: world.account, message })];
     let bounce = dsn(&[("b@example.net", "failed", "550 5.1.1 gone")]).replace('\n', "\r\n").into_bytes();
-    assert_eq!(world.receiver.receive(&both, bounce).await.unwrap(), AcceptedKind::Bounced);
+    assert_eq!(world.receiver.receive(client(1), &both, bounce).await.unwrap(), AcceptedKind::Bounced);
     let counts: BTreeMap<_, _> = world.engine.meters.dmarc_reports.read().collect();
     assert_eq!((counts["unreadable"], world.status(message)), (1, Status::Bounced));
 }

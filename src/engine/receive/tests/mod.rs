@@ -35,6 +35,11 @@ mod dmarc;
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
+/// Returns the network of a client.
+fn client(host: u8) -> Network {
+    Network::of_site([198, 51, 100, host].into())
+}
+
 /// A clock that changes only when it is set, in milliseconds.
 struct StillClock(AtomicU64);
 
@@ -164,7 +169,7 @@ impl World {
     }
 
     async fn receive_at(&self, mailbox: Mailbox, report: &str) -> AcceptedKind {
-        self.receiver.receive(&[mailbox], report.replace('\n', "\r\n").into_bytes()).await.unwrap()
+        self.receiver.receive(client(1), &[mailbox], report.replace('\n', "\r\n").into_bytes()).await.unwrap()
     }
 }
 
@@ -353,10 +358,22 @@ async fn an_oversized_header_section_is_refused_and_a_closed_store_accepts_nothi
     let message = world.delivered().await;
     let mailbox = [Mailbox::ReturnPath(ReturnPath { account: world.account, message })];
     let endless = format!("X: {}", "x".repeat(HEADER_BYTES_MAX)).into_bytes();
-    assert!(matches!(world.receiver.receive(&mailbox, endless).await, Err(ReceiveError::HeaderTooLarge)));
+    assert!(matches!(world.receiver.receive(client(1), &mailbox, endless).await, Err(ReceiveError::HeaderTooLarge)));
     let store = Arc::clone(&world.engine.store);
     tokio::task::spawn_blocking(move || store.close()).await.unwrap();
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]).into_bytes();
-    let refused = world.receiver.receive(&mailbox, report).await;
+    let refused = world.receiver.receive(client(1), &mailbox, report).await;
     assert!(matches!(refused, Err(ReceiveError::Failed(StoreError::Closed))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn messages_of_one_client_leave_turns_to_others() {
+    let world = World::new().await;
+    let reading = &world.receiver.reading;
+    let _held = [reading.take(client(1)).await, reading.take(client(1)).await];
+    let mut third = std::pin::pin!(reading.take(client(1)));
+    let is_waiting = std::future::poll_fn(|context| std::task::Poll::Ready(third.as_mut().poll(context).is_pending()));
+    assert!(is_waiting.await, "one client has at most half of the turns");
+    let (message, mailboxes) = (b"Subject: x\r\n\r\n".to_vec(), [Mailbox::Feedback]);
+    assert!(world.receiver.receive(client(2), &mailboxes, message).await.is_ok());
 }

@@ -35,9 +35,7 @@ use crate::domain::hostname::DomainName;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row;
-use crate::store::row::dmarc::{
-    DmarcCountsRow, DmarcDayRow, DmarcMarkRow, DmarcReportRow, DmarcSourceRow, ReporterDay,
-};
+use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcSourceRow, ReporterDay};
 use crate::store::row::domain::DomainRow;
 use crate::store::schema::dmarc::{self as keys, ReporterKey};
 use crate::store::schema::{self, Table};
@@ -247,10 +245,6 @@ impl RecordDmarcReport {
             is_mine: known.is_mine,
         };
         tables.put(&key, &row);
-        if let Some(is_mine) = row.is_mine {
-            // Stores of earlier versions lack this row.
-            tables.put(&key, &DmarcMarkRow { is_mine });
-        }
         Ok(())
     }
 

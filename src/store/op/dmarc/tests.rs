@@ -10,6 +10,7 @@ use crate::domain::stream::Stream;
 use crate::store::op::domain_change::DeleteDomain;
 use crate::store::op::sweep::SweepEvents;
 use crate::store::row::dmarc::{DmarcMarkRow, DmarcReporterRow, DmarcSumsRow};
+use crate::store::schema::meta;
 use crate::store::testing::TestStore;
 use crate::store::timer::TimerKind;
 
@@ -353,7 +354,7 @@ fn marks_require_a_reported_source_or_reporter() {
 
 #[test]
 fn a_mark_stands_in_a_row_of_its_own_until_it_is_removed_or_its_source_is() {
-    let world = World::new();
+    let mut world = World::new();
     let marks = |world: &World| -> Vec<(Vec<u8>, DmarcMarkRow)> {
         let prefix = keys::dmarc_domain(world.account, world.domain);
         world.test.snapshot().sound_rows(&prefix, 10).unwrap()
@@ -371,6 +372,12 @@ fn a_mark_stands_in_a_row_of_its_own_until_it_is_removed_or_its_source_is() {
         assert!(world.test.commit(mark(number, is_mine)).is_ok());
     }
     let row = |is_mine| DmarcMarkRow { is_mine };
+    assert_eq!(marks(&world), [(key(1), row(true)), (key(2), row(false))]);
+    // A store of an earlier version has the marks in the rows of the sources alone.
+    world.test.put(Table::DmarcMarks, &key(1), None);
+    world.test.put(Table::DmarcMarks, &key(2), None);
+    world.test.put(Table::Meta, meta::TOTALS, Some(&[2]));
+    world.test.reopen();
     assert_eq!(marks(&world), [(key(1), row(true)), (key(2), row(false))]);
     world.test.pass(DAY * 10);
     world.test.done(world.report("one", "2", &[network(1)]));

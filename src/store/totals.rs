@@ -1,5 +1,5 @@
-//! Totals, and the marks of DMARC sources, for a store written before they had rows of their own. They are counted once,
-//! when the store is opened.
+//! Totals, and the marks of DMARC sources, for a store written before they had rows of their own. They are counted
+//! once, when the store is opened.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -164,8 +164,8 @@ impl Connection {
         self.session.answer_login(&answer);
     }
 
-    /// Lets the handler decide about a message. `None` if another connection took the place. That is possible only where
-    /// a decision has a time limit: such a decision may wait for a stranger's name server, and its client tries again.
+    /// Lets the handler decide about a message. `None` if another connection took the place. That is possible only if
+    /// decisions have a time limit: they may wait for a stranger's name server, and the client tries again.
     async fn decide(&mut self, message: ReceivedMessage) -> Option<Decision> {
         let Deadlines { decision: limit, deciding, .. } = self.config.deadlines;
         let Some(limit) = limit else { return Some(self.handler.on_message(message).await) };

@@ -11,6 +11,9 @@ use crate::store::error::{OpError, StoreError};
 use crate::store::op::audit::{Auditable, Audited, NoteChange};
 use crate::store::row::audit::AuditRow;
 
+/// Maximum number of lines that are read for the changes of one object.
+const LOOKED_AT: usize = 5_000;
+
 /// Account and author of a change.
 #[derive(Clone, Debug)]
 pub struct Behalf {
@@ -101,5 +104,25 @@ impl Engine {
     pub fn audit_log(&self, account: AccountId, page: PageRequest) -> Result<Page<(ChangeId, AuditRow)>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
         Ok(Page { rows: rows.into_iter().map(|(id, row)| (ChangeId(id), row)).collect(), next })
+    }
+
+    /// Returns a page of the changes of one object. It reads at most [`LOOKED_AT`] lines, so a page can have fewer rows
+    /// than asked for although another page follows.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn audit_log_of(
+        &self,
+        account: AccountId,
+        object: &str,
+        page: PageRequest,
+    ) -> Result<Page<(ChangeId, AuditRow)>, StoreError> {
+        let request = PageRequest { limit: LOOKED_AT, ..page };
+        let Page { rows, next } = self.audit_log(account, request)?;
+        let mut found: Vec<_> = rows.into_iter().filter(|(_, row)| row.change.object == object).collect();
+        let is_cut = found.len() > page.limit;
+        found.truncate(page.limit);
+        let last = found.last().filter(|_| is_cut).map(|(id, _)| id.0);
+        Ok(Page { rows: found, next: last.or(next) })
     }
 }

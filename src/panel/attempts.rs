@@ -16,7 +16,7 @@ pub(super) struct AttemptLine {
     pub(super) at: Moment,
     /// Result of the attempt.
     pub(super) badge: Badge,
-    /// Response status, or the name of the error.
+    /// Response status, or the failure in a few words.
     pub(super) result: String,
     /// Explanation; empty if none is needed.
     pub(super) words: &'static str,
@@ -36,17 +36,23 @@ impl AttemptLine {
             None => Badge::new("taken", "good", "check"),
             Some(_) => Badge::new("failed", "bad", "cross"),
         };
-        let status = row.status.map(|status| status.to_string());
+        let words = error.map_or("", |error| words(error, row.status));
+        let result = row.status.map_or_else(|| summary(words).to_owned(), |status| status.to_string());
         Self {
             at: visit.moment(row.at),
             badge,
-            result: status.or_else(|| row.error.clone()).unwrap_or_default(),
-            words: error.map_or("", |error| words(error, row.status)),
+            words: if summary(words) == result { "" } else { words },
+            result,
             took: format!("{} ms", row.duration_ms),
             peer: row.peer,
             body: row.response_body.filter(|body| !body.is_empty()),
         }
     }
+}
+
+/// Returns an explanation without its remedy and full stop.
+fn summary(words: &str) -> &str {
+    words.split(':').next().unwrap_or_default().trim_end_matches('.')
 }
 
 /// Explains a failure and its remedy.
@@ -101,5 +107,12 @@ mod tests {
         }
         assert!(words("status", Some(302)).contains("Redirect"));
         assert_eq!(words("nonsense", None), "");
+    }
+
+    #[test]
+    fn a_failure_without_a_response_is_summed_up_in_words() {
+        let of = |error: PostError| summary(words(error.as_str(), None));
+        assert_eq!(of(PostError::Dns), "DNS lookup failed");
+        assert_eq!((of(PostError::Tls), of(PostError::Timeout)), ("TLS failed", "Timed out (10 s)"));
     }
 }

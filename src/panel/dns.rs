@@ -55,8 +55,12 @@ pub(super) fn lines(row: &DomainRow, settings: &Settings) -> Vec<RecordLine> {
     expected_records(row, settings).into_iter().map(|record| line(row, record)).collect()
 }
 
-/// Returns the number of records that are published correctly: `3 of 5 records found`.
-pub(super) fn found(lines: &[RecordLine]) -> String {
+/// Returns the number of records that are published correctly: `3 of 5 records found`. Before the first check there is
+/// no such number.
+pub(super) fn found(row: &DomainRow, lines: &[RecordLine]) -> String {
+    if row.last_checked_at.is_none() {
+        return "Not checked".to_owned();
+    }
     let found = lines.iter().filter(|line| line.is_ok).count();
     format!("{found} of {} records found", lines.len())
 }

@@ -91,6 +91,7 @@ fn subject(field: &str) -> Cow<'static, str> {
         "scopes" => "The permission list",
         "events" => "Each event type",
         "expires_at" => "The expiry date",
+        "dkim_rotation_days" => "Rotate every (days)",
         "content_retention_days" => "The content retention",
         "quota_per_hour" => "The hourly quota",
         "quota_per_day" => "The daily quota",

@@ -29,6 +29,8 @@ struct AuditPage {
     frame: PageFrame,
     lines: Vec<AuditLine>,
     paging: Paging,
+    /// Whether only the changes of one object are shown.
+    is_filtered: bool,
 }
 
 /// A line of the log.
@@ -105,7 +107,11 @@ fn path_of(object: &str) -> Option<String> {
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let page = paging::request::<ChangeId>(&query, ROWS);
-    let Page { rows, next } = visit.api.engine.audit_log(visit.account_id(), page)?;
+    let (engine, account, object) = (&visit.api.engine, visit.account_id(), query.text("object"));
+    let Page { rows, next } = match object {
+        "" => engine.audit_log(account, page)?,
+        object => engine.audit_log_of(account, object, page)?,
+    };
     let mut days = Days::new(visit.now);
     let mut keys = HashMap::new();
     let line = |(_, row)| {
@@ -115,7 +121,8 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
     let page = AuditPage {
         frame: PageFrame::new(&visit, "Audit log", "/audit")?,
         lines: rows.into_iter().map(line).collect::<Result<_, StoreError>>()?,
-        paging: Paging::new::<ChangeId>("/audit", &[], &query, next),
+        paging: Paging::new::<ChangeId>("/audit", &[("object", object)], &query, next),
+        is_filtered: !object.is_empty(),
     };
     html::page(StatusCode::OK, &page)
 }

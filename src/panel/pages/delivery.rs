@@ -4,7 +4,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use super::webhook::title;
-use crate::base::id::{DeliveryId, EndpointId, EventId};
+use crate::base::id::{DeliveryId, EndpointId, EventId, MessageId};
 use crate::engine::deliveries::{DeliveryRecord, NumberedAttempts};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -29,7 +29,8 @@ struct DeliveryPage {
     badge: Badge,
     heading: String,
     event_id: EventId,
-    message: Option<String>,
+    /// Path of the message, and its subject.
+    message: Option<(String, String)>,
     created_at: Moment,
     next_attempt_at: Option<Moment>,
     attempts: Vec<(u8, AttemptLine)>,
@@ -42,6 +43,13 @@ fn find(visit: &Visit<'_>) -> Result<(DeliveryRecord, NumberedAttempts), PageErr
     let (endpoint, id): (EndpointId, DeliveryId) = (visit.id()?, visit.id_named("delivery")?);
     let found = visit.api.engine.delivery(visit.account_id(), id)?;
     found.filter(|(record, _)| record.row.endpoint == endpoint).ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// Returns the page of a message, and its subject, or its identifier if the record is gone.
+fn link_to(visit: &Visit<'_>, id: MessageId) -> Result<(String, String), PageError> {
+    let record = visit.api.engine.message(visit.account_id(), id)?;
+    let words = record.map(|record| record.row.subject.unwrap_or_else(|| "No subject".to_owned()));
+    Ok((format!("/messages/{id}"), words.unwrap_or_else(|| id.to_string())))
 }
 
 /// `GET /webhooks/{id}/deliveries/{delivery}`.
@@ -61,7 +69,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         id: *id,
         badge: of_delivery(&record),
         event_id: row.event,
-        message: row.owed.message().map(|id| id.to_string()),
+        message: row.owed.message().map(|id| link_to(&visit, id)).transpose()?,
         created_at: visit.detail(row.state.created_at),
         next_attempt_at: record.next_attempt_at().map(|at| visit.detail(at)),
         attempts: attempts.into_iter().map(|(number, row)| (number, AttemptLine::new(&visit, row))).collect(),

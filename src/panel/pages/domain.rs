@@ -12,7 +12,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::domains::{change_of, refused, shown};
 use crate::machine::verification::GRACE;
-use crate::panel::components::Badge;
+use crate::panel::components::{Badge, FormErrors};
 use crate::panel::dns::{self, RecordLine};
 use crate::panel::form::Form;
 use crate::panel::html;
@@ -36,7 +36,12 @@ struct DomainPage {
     verified_at: Option<Moment>,
     last_checked_at: Option<Moment>,
     next_check_at: Option<Moment>,
+    /// Days between rotations of the keys.
     rotation_days: u16,
+    /// Days as typed, if they were refused.
+    typed_days: Option<String>,
+    /// Why they were refused.
+    days_fault: String,
     next_rotation_at: Option<Moment>,
     lines: Vec<RecordLine>,
     found: String,
@@ -74,7 +79,18 @@ fn find(visit: &Visit<'_>) -> Result<(DomainId, DomainRow), PageError> {
 
 /// `GET /domains/{id}`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
-    let (id, row) = find(&visit)?;
+    let found = find(&visit)?;
+    written(&visit, StatusCode::OK, found, None, FormErrors::none())
+}
+
+/// Renders the page, with days that were refused as typed.
+fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    (id, row): (DomainId, DomainRow),
+    typed_days: Option<String>,
+    faults: FormErrors,
+) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
         "added" => Some("Domain added. Publish its records, then check."),
         "checked" => Some("Records checked."),
@@ -88,25 +104,27 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let lines = dns::lines(&row, &visit.api.engine.settings);
     let own = format!("/domains/{id}");
     let page = DomainPage {
-        frame: PageFrame::new(&visit, row.name.as_str(), "/domains")?.with_done(done),
+        frame: PageFrame::new(visit, row.name.as_str(), "/domains")?.with_done(done),
         id,
         name: row.name.to_string(),
         badge: badge_of(row.status),
-        standing: standing(&visit, &row),
+        standing: standing(visit, &row),
         stream: row.stream,
         streams: Stream::ALL,
         verified_at: row.verified_at.map(|at| visit.detail(at)),
         last_checked_at: row.last_checked_at.map(|at| visit.detail(at)),
         next_check_at: row.next_check_at.map(|at| visit.detail(at)),
         rotation_days: row.rotation.days,
+        typed_days,
+        days_fault: faults.of("dkim_rotation_days"),
         next_rotation_at: row.rotation.next_at.map(|at| visit.detail(at)),
         zone_file: dns::zone_file(&lines),
-        found: dns::found(&lines),
+        found: dns::found(&row, &lines),
         lines,
-        keys: row.dkim.iter().rev().map(|key| key_line(&visit, key)).collect(),
-        record: Record::new(&visit, id, &own, &format!("/v1/domains/{id}")),
+        keys: row.dkim.iter().rev().map(|key| key_line(visit, key)).collect(),
+        record: Record::new(visit, id, &own, &format!("/v1/domains/{id}")),
     };
-    html::page(StatusCode::OK, &page)
+    html::page(status, &page)
 }
 
 fn standing(visit: &Visit<'_>, row: &DomainRow) -> StatusMeaning {
@@ -165,14 +183,21 @@ pub(in crate::panel) async fn rotate_dkim(visit: Visit<'_>) -> Result<Answer, Pa
 
 /// `POST /domains/{id}`: changes the stream or the key rotation.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageError> {
-    let (id, _) = find(&visit)?;
+    let (id, row) = find(&visit)?;
     let form = Form::of(&visit.call)?;
     let mut body = form.as_body(&["stream", "dkim_rotation_days"]);
     let days = form.text("dkim_rotation_days").trim();
     if let Ok(days) = days.parse::<u64>() {
         body.insert("dkim_rotation_days".to_owned(), days.into());
     }
-    let change = change_of(body)?;
+    let change = match change_of(body) {
+        Ok(change) => change,
+        Err(ApiError::Invalid(faults)) if faults.by_field().contains_key("dkim_rotation_days") => {
+            let typed = Some(days.to_owned());
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, (id, row), typed, faults.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
     let done = if change.rotation_days.is_some() { "scheduled" } else { "saved" };
     visit.api.engine.update_domain(visit.on(), id, change).await.map_err(refused)?;
     Ok(html::redirect(&format!("/domains/{id}?done={done}")))

@@ -77,7 +77,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormError
         stream: row.stream,
         badge: badge_of(row.status),
         last_checked_at: row.last_checked_at.map(|at| visit.moment(at)),
-        found: dns::found(&dns::lines(&row, &visit.api.engine.settings)),
+        found: dns::found(&row, &dns::lines(&row, &visit.api.engine.settings)),
     });
     let page = DomainsPage {
         frame: PageFrame::new(visit, "Domains", "/domains")?.with_done(done),

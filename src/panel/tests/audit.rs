@@ -161,7 +161,51 @@ async fn the_log_is_paged_and_limited_to_the_account() {
     let older = first.between("rel=\"next\" class=\"button\" href=\"", "\"").to_owned();
     let second = browser.get(&older).await;
     assert_eq!((count(&first), count(&second)), (50, 10));
-    assert!(first.shows("content_retention_days 60,") && second.shows("content_retention_days 1,"));
+    assert!(first.shows("content_retention_days 59 to 60") && second.shows("content_retention_days 30 to 1<"));
     let other = world.engine.create_account("Other".parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id;
     assert!(world.engine.audit_log(other, PAGE).unwrap().rows.is_empty());
+}
+
+#[tokio::test]
+async fn a_line_has_the_old_and_the_new_value() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    browser.post("/settings", &[("time_zone", "Asia/Tokyo")]).await;
+    browser.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await;
+    let cleo = world.engine.users(world.account, PAGE).unwrap().rows[0].id;
+    browser.post(&format!("/users/{cleo}"), &[("action", "role"), ("role", "owner")]).await;
+    let webhook = world.endpoint().await;
+    let url = ("url", "https://hooks.example.com/in?token=hush");
+    for form in [
+        [("description", "Order status"), url, ("events", "bounced")],
+        [("description", "Order status"), ("url", "https://hooks.example.com/in?token=new"), ("events", "bounced")],
+    ] {
+        browser.post(&format!("/webhooks/{webhook}"), &form).await;
+    }
+    let page = browser.get("/audit").await;
+    for expected in [
+        "Acme: time_zone UTC to Asia/Tokyo</strong>",
+        "cleo@example.test: role viewer to owner</strong>",
+        "Order status: URL changed</strong>",
+    ] {
+        assert!(page.shows(expected), "{expected} in {}", page.body);
+    }
+    assert!(page.shows("events all to bounced") && page.shows("description none to Order status"), "{}", page.body);
+    assert!(!page.shows("hush"));
+    // The page of an object leads to its lines.
+    assert!(browser.get(&format!("/webhooks/{webhook}")).await.shows(&format!("/audit?object={webhook}")));
+    let history = browser.get(&format!("/audit?object={webhook}")).await;
+    assert!(history.shows("Order status: URL changed") && !history.shows("time_zone"), "{}", history.body);
+}
+
+#[tokio::test]
+async fn resuming_an_account_that_is_not_suspended_is_not_logged() {
+    let world = World::new().await;
+    let on = || Behalf::operator(world.account);
+    assert!(world.engine.suspend_account(on(), "unpaid".parse().unwrap()).await.is_ok());
+    for _ in 0..2 {
+        assert!(world.engine.resume_account(on()).await.is_ok());
+    }
+    let resumed = world.audited().iter().filter(|line| line.change.action == Action::AccountResumed).count();
+    assert_eq!(resumed, 1);
 }

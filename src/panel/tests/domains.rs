@@ -50,7 +50,7 @@ async fn the_page_of_a_new_domain_shows_its_records() {
     assert!(page.shows("tabindex=\"0\">rp</code>") && page.shows("tabindex=\"0\">@</code>"));
     assert!(page.shows("rp.shop.example.com. 3600 IN CNAME bounces.example.com."));
     let list = browser.get("/domains").await;
-    assert!(list.shows("shop.example.com") && list.shows("data-label=\"Records\">not checked</td>"));
+    assert!(list.shows("shop.example.com") && list.shows("data-label=\"Records\">Not checked</td>"));
     let json = browser.get(&format!("/domains/{id}/json")).await;
     assert!(json.body.starts_with(&format!("{{\"id\":\"{id}\",\"name\":\"shop.example.com\"")));
 }
@@ -144,4 +144,31 @@ async fn a_dev_domain_is_pre_verified() {
     let id = list.between("href=\"/domains/dom_", "\"").to_owned();
     let page = browser.get(&format!("/domains/dom_{id}")).await;
     assert!(page.shows("Pre-verified") && !page.shows("Check now"));
+}
+
+#[tokio::test]
+async fn a_refused_rotation_keeps_what_was_typed_and_names_its_field() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = added(&mut browser).await;
+    for typed in ["7", "x"] {
+        let refused = browser.post(&format!("/domains/{id}"), &[("dkim_rotation_days", typed)]).await;
+        assert_eq!(refused.status, 422);
+        let said = refused.between("id=\"rotation-fault\">", "<");
+        assert_eq!(said, "Rotate every (days) must be 0, or a whole number of days from 30 to 730.");
+        assert!(refused.shows(&format!("value=\"{typed}\"")) && refused.shows("shop.example.com"), "{}", refused.body);
+    }
+}
+
+#[tokio::test]
+async fn a_domain_that_was_never_checked_counts_no_records() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = added(&mut browser).await;
+    for path in ["/domains".to_owned(), format!("/domains/{id}")] {
+        let page = browser.get(&path).await;
+        assert!(page.shows("Not checked") && !page.shows("0 of 5"), "{}", page.body);
+    }
+    world.found(id, |_| (RecordStatus::Missing, Vec::new())).await;
+    assert!(browser.get(&format!("/domains/{id}")).await.shows("0 of 5 records found"));
 }

@@ -1,12 +1,11 @@
 //! Lines of the audit log for each operation.
 
-use std::fmt::Write as _;
-
-use super::Auditable;
+use super::{Auditable, CONFIDENTIAL_URL, Values};
 use crate::domain::account::{Account, QuotaLimits};
 use crate::domain::api_key::ApiKey;
 use crate::domain::audit::{Action, Change};
 use crate::domain::user::User;
+use crate::store::error::StoreError;
 use crate::store::op::account::{CreateKey, RenameKey, RevokeKey, UpdateAccount};
 use crate::store::op::cancel::CancelMessage;
 use crate::store::op::dmarc::{IgnoreDmarcReporter, MarkDmarcSource};
@@ -20,24 +19,33 @@ use crate::store::op::redeliver::{Redeliver, TestEndpoint};
 use crate::store::op::session::EndSessions;
 use crate::store::op::suppression::{Added, ImportSuppressions, Suppress, Unsuppress};
 use crate::store::op::suppression_import::FinishImport;
-use crate::store::op::suspension::{ResumeAccount, SuspendAccount};
+use crate::store::op::suspension::{ResumeAccount, SuspendAccount, suspension};
 use crate::store::op::user::{CreateUser, DeleteUser, UpdateUser};
+use crate::store::read::Read as _;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::row::suspension::SuspensionRow;
+use crate::store::schema;
+use crate::store::tables::Tables;
 
 impl Auditable for UpdateAccount {
     fn change(&self, account: &Account) -> Change {
-        let days = account.content_retention_days.get();
-        let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
-        let values = format!("{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}");
-        let mut values = format!("{values}, keep_message_id {}", account.keep_message_id);
-        if self.change.quota_per_hour.is_some() || self.change.quota_per_day.is_some() {
-            let QuotaLimits { per_hour, per_day } = account.quota;
-            let _ = write!(values, ", quota_per_hour {per_hour}, quota_per_day {per_day}");
-        }
-        Change::new(Action::SettingsChanged, account.id, values)
+        Change::new(Action::SettingsChanged, account.id, account.name.as_str())
+    }
+
+    fn values(&self, read: &Tables<'_>) -> Result<Values, StoreError> {
+        let Some(account) = read.row::<Account>(self.account.as_bytes())? else { return Ok(Values::new()) };
+        let QuotaLimits { per_hour, per_day } = account.quota;
+        Ok(vec![
+            ("name", account.name.as_str().to_owned()),
+            ("time_zone", account.time_zone.as_str().to_owned()),
+            ("content_retention_days", account.content_retention_days.get().to_string()),
+            ("hosted_unsubscribe", account.hosted_unsubscribe.to_string()),
+            ("keep_message_id", account.keep_message_id.to_string()),
+            ("quota_per_hour", per_hour.to_string()),
+            ("quota_per_day", per_day.to_string()),
+        ])
     }
 }
 
@@ -72,8 +80,12 @@ impl Auditable for UpdateUser {
             (None, None, Some(None), None) => Action::SecondFactorRemoved,
             (None, None, None, None) => Action::RoleChanged,
         };
-        let to = self.role.map(|role| format!(" to {role}")).unwrap_or_default();
-        Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
+        Change::new(action, user.id, user.email.as_given())
+    }
+
+    fn values(&self, read: &Tables<'_>) -> Result<Values, StoreError> {
+        let user = read.row::<User>(&schema::user(self.account, self.user))?;
+        Ok(user.map(|user| ("role", user.role.to_string())).into_iter().collect())
     }
 
     /// Whether the change is refused on a nearly full disk. A user who fears that a password is compromised must be
@@ -189,9 +201,14 @@ pub fn host(row: &EndpointRow) -> &str {
     rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
+/// Returns the name of an endpoint for people: its description, or its host.
+fn title(row: &EndpointRow) -> &str {
+    row.description.as_deref().filter(|words| !words.is_empty()).unwrap_or_else(|| host(row))
+}
+
 impl Auditable for CreateEndpoint {
     fn change(&self, row: &EndpointRow) -> Change {
-        Change::new(Action::WebhookCreated, self.id, host(row))
+        Change::new(Action::WebhookCreated, self.id, title(row))
     }
 }
 
@@ -202,7 +219,22 @@ impl Auditable for UpdateEndpoint {
             Some(false) => Action::WebhookPaused,
             None => Action::WebhookChanged,
         };
-        Change::new(action, self.endpoint, host(row))
+        Change::new(action, self.endpoint, title(row))
+    }
+
+    fn values(&self, read: &Tables<'_>) -> Result<Values, StoreError> {
+        let row = read.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
+        let Some(row) = row else { return Ok(Values::new()) };
+        let events = row.events.as_deref().map_or_else(
+            || "all".to_owned(),
+            |events| events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(" and "),
+        );
+        Ok(vec![
+            ("description", row.description.clone().unwrap_or_else(|| "none".to_owned())),
+            ("host", host(&row).to_owned()),
+            (CONFIDENTIAL_URL, row.url.clone()),
+            ("events", events),
+        ])
     }
 
     fn needs_space(&self) -> bool {
@@ -212,13 +244,13 @@ impl Auditable for UpdateEndpoint {
 
 impl Auditable for RotateSecret {
     fn change(&self, row: &EndpointRow) -> Change {
-        Change::new(Action::WebhookSecretRotated, self.endpoint, host(row))
+        Change::new(Action::WebhookSecretRotated, self.endpoint, title(row))
     }
 }
 
 impl Auditable for DeleteEndpoint {
     fn change(&self, row: &EndpointRow) -> Change {
-        Change::new(Action::WebhookDeleted, self.endpoint, host(row))
+        Change::new(Action::WebhookDeleted, self.endpoint, title(row))
     }
 
     fn needs_space(&self) -> bool {
@@ -299,6 +331,15 @@ impl Auditable for SuspendAccount {
 impl Auditable for ResumeAccount {
     fn change(&self, (): &()) -> Change {
         Change::new(Action::AccountResumed, "", "")
+    }
+
+    fn values(&self, read: &Tables<'_>) -> Result<Values, StoreError> {
+        Ok(vec![("suspended", suspension(read, self.account)?.is_some().to_string())])
+    }
+
+    /// Resuming an account that isn't suspended changes nothing.
+    fn is_logged(&self, before: &Values, after: &Values) -> bool {
+        before != after
     }
 
     fn needs_space(&self) -> bool {

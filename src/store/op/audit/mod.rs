@@ -27,10 +27,44 @@ pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Maximum number of old lines that one new line replaces.
 const FORGOTTEN_MAX: u64 = 2;
 
+/// Name of a value that may contain a secret. The line says only that it changed.
+const CONFIDENTIAL_URL: &str = "URL";
+
+/// Values by name, in the order of the line.
+pub type Values = Vec<(&'static str, String)>;
+
+/// Adds the old and the new value of everything that differs to the change's name: `Acme: time_zone UTC to Asia/Tokyo`.
+fn with_differences(mut change: Change, before: &Values, after: &Values) -> Change {
+    let pairs = before.iter().zip(after).filter(|((_, old), (_, new))| old != new);
+    let difference = |((name, old), (_, new)): (&(&str, String), &(&str, String))| match *name {
+        CONFIDENTIAL_URL => format!("{name} changed"),
+        name => format!("{name} {old} to {new}"),
+    };
+    let differences: Vec<_> = pairs.map(difference).collect();
+    if !differences.is_empty() && !change.name.is_empty() {
+        change.name = format!("{}: {}", change.name, differences.join(", "));
+    }
+    change
+}
+
 /// An operation with a line in the audit log.
 pub trait Auditable: Op {
     /// Returns the line's change, without any secret.
     fn change(&self, reply: &Self::Reply) -> Change;
+
+    /// Returns the values that the operation can change, by name, as they are now. The line gets those that differ
+    /// after it.
+    ///
+    /// # Errors
+    /// Database errors.
+    fn values(&self, _read: &Tables<'_>) -> Result<Values, StoreError> {
+        Ok(Values::new())
+    }
+
+    /// Whether the line is written. Operations that may change nothing decide it by their values.
+    fn is_logged(&self, _before: &Values, _after: &Values) -> bool {
+        true
+    }
 
     /// Whether it is refused while the disk is nearly full. Operations that remove or stop something are not.
     fn needs_space(&self) -> bool {
@@ -54,8 +88,13 @@ impl<O: Auditable> Op for Audited<O> {
     type Refusal = O::Refusal;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<O::Reply, OpError<O::Refusal>> {
+        let before = self.op.values(tables)?;
         let reply = self.op.apply(tables)?;
-        write(tables, self.account, &self.actor, self.op.change(&reply))?;
+        let after = self.op.values(tables)?;
+        if self.op.is_logged(&before, &after) {
+            let change = with_differences(self.op.change(&reply), &before, &after);
+            write(tables, self.account, &self.actor, change)?;
+        }
         Ok(reply)
     }
 }

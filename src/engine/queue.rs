@@ -10,6 +10,7 @@ use super::pauses::pauses;
 use super::wait_reason::{Wait, WaitReason};
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
 use crate::domain::site_name::SiteName;
 use crate::store::error::StoreError;
 
@@ -45,6 +46,10 @@ pub struct AccountSite {
     pub waiting: u64,
     /// Number of messages in flight.
     pub in_flight: u64,
+    /// Domains of the recipients, in alphabetical order.
+    pub domains: Vec<DomainName>,
+    /// Time at which the oldest of the messages was accepted.
+    pub oldest_at: Option<Timestamp>,
     /// Time of the next attempt for a waiting message.
     pub next_at: Option<Timestamp>,
     /// End of the site's throttling or backoff.

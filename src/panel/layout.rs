@@ -181,6 +181,8 @@ pub(super) struct PageFrame {
     pub(super) email: String,
     /// Role of the visitor.
     pub(super) role: &'static str,
+    /// Whether the account is suspended. Its forms are then refused, so pages don't show them.
+    pub(super) is_suspended: bool,
     /// Whether the visitor may change settings.
     pub(super) may_change: bool,
     /// Whether the visitor may handle mail.
@@ -218,13 +220,15 @@ impl PageFrame {
         let view = visit
             .view()
             .map(|view| ViewBanner { until: visit.moment(view.until), reason: view.reason.as_str().to_owned() });
+        let is_suspended = visit.api.engine.suspension(visit.account_id())?.is_some();
         Ok(Self {
             base,
+            is_suspended,
             account: visit.account.name.as_str().to_owned(),
             email: user.email.as_given().to_owned(),
             role: if view.is_some() { "operator" } else { user.role.as_str() },
-            may_change: visit.may_send(Need::Change),
-            may_handle_mail: visit.may_send(Need::Handle),
+            may_change: !is_suspended && visit.may_send(Need::Change),
+            may_handle_mail: !is_suspended && visit.may_send(Need::Handle),
             sees_all: visit.may(Need::Private, &Method::GET),
             rail: rail(visit, place)?,
             docs: line(&DOCS, place, None),

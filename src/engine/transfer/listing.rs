@@ -2,7 +2,7 @@
 //! only the account's rows are read. A destination queue adds the end of its site's throttling, but never an answer,
 //! which may contain another account's recipient.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Transfers;
 use super::relays::Number;
@@ -92,13 +92,16 @@ impl QueueView for Transfers {
             // A site whose mail servers are unknown has the domain's name, and then the pause is the site's.
             let domain = row.to.domain().as_str();
             let pause = pauses.get(domain).filter(|_| site != domain);
-            found.entry((site, relay)).or_default().add(id, &transfer, self.shared.leases.is_taken(id), pause);
+            let part = found.entry((site, relay)).or_default();
+            part.add(id, &transfer, self.shared.leases.is_taken(id), pause);
+            part.domains.insert(row.to.domain().clone());
+            part.oldest_at = Some(part.oldest_at.map_or(row.created_at, |oldest| oldest.min(row.created_at)));
         }
         let held = self.throttled_sites(self.shared.now());
         let sites = found.into_iter().filter_map(|(key, part)| {
             let held_until = held.get(&key).copied();
             let (site, relay) = key;
-            let Part { waiting, in_flight, next_at, last_tried, paused_domains } = part;
+            let Part { waiting, in_flight, domains, oldest_at, next_at, last_tried, paused_domains } = part;
             let paused_since = pauses.get(&site).map(|(_, since)| *since);
             let paused_domains = paused_domains.into_values().collect();
             let last_tried = last_tried?.1;
@@ -107,6 +110,8 @@ impl QueueView for Transfers {
                 relay,
                 waiting,
                 in_flight,
+                domains: domains.into_iter().collect(),
+                oldest_at,
                 next_at: next_at.max(held_until.filter(|_| waiting > 0)),
                 held_until,
                 last_tried,
@@ -181,6 +186,8 @@ impl QueueView for Transfers {
 struct Part {
     waiting: u64,
     in_flight: u64,
+    domains: BTreeSet<DomainName>,
+    oldest_at: Option<Timestamp>,
     next_at: Option<Timestamp>,
     /// The later an attempt was, the later the next one is due.
     last_tried: Option<((bool, Option<Timestamp>), MessageId)>,

@@ -128,8 +128,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         "tried" => Some("Retrying now."),
         _ => None,
     };
+    let frame = PageFrame::new(&visit, title, "/messages")?.with_done(done);
     let page = MessagePage {
-        frame: PageFrame::new(&visit, title, "/messages")?.with_done(done),
         id: *id,
         message_id_header: row.message_id_header(*id),
         badge: Badge::of_status(transfer.state.status()),
@@ -141,14 +141,15 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         technical: technical(&record, visit.view().is_some()),
         metadata: row.metadata.iter().map(metadata_fact).collect(),
         injected_at: visit.detail(row.created_at),
-        next_attempt_at: next_attempt_at.map(|at| visit.detail(at)),
+        next_attempt_at: next_attempt_at.filter(|_| !frame.is_suspended).map(|at| visit.detail(at)),
         waits: waiting.as_ref().map(|wait| wait.detail.clone()),
         content_until: visit.detail(row.content_expires_at),
         is_content_gone: matches!(tab, Tab::Gone) || engine.clock.time().expiry >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
         paused: engine.pause_of(visit.account_id(), *id)?.map(|site| provider(&site).to_owned()),
         sent_with: sent_with(&visit, row)?,
-        may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_handle_mail(),
+        may_cancel: transfer.state.status().is_waiting() && frame.may_handle_mail,
+        frame,
         steps: steps(&visit, &record, &events)?,
         live: news_of(*id, &events),
         tabs: tabs(*id, &tab),

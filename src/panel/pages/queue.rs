@@ -6,10 +6,11 @@ use hyper::StatusCode;
 use super::queue_changes;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
 use crate::domain::site_name::SiteName;
 use crate::engine::queue::{AccountSite, PausedDomain};
 use crate::http::answer::Answer;
-use crate::panel::components::{Badge, grouped};
+use crate::panel::components::{Badge, FormErrors, grouped};
 use crate::panel::event::Event;
 use crate::panel::form::Form;
 use crate::panel::html;
@@ -23,6 +24,8 @@ use crate::panel::wording::{counted, provider};
 const LOOKED_AT: usize = 2_000;
 /// Maximum number of sites shown.
 const SITES: usize = 200;
+/// Maximum number of recipients' domains named for a site.
+const DOMAINS: usize = 3;
 
 #[derive(Template)]
 #[template(path = "queue.html")]
@@ -35,6 +38,9 @@ struct QueuePage {
     looked_at: String,
     /// Maximum time for which a message is retried, in hours.
     hours: u64,
+    /// Domain to pause as typed, if it was refused.
+    domain: String,
+    faults: FormErrors,
     live: &'static str,
 }
 
@@ -43,9 +49,11 @@ struct SiteLine {
     site: String,
     /// The site's name for people.
     name: String,
-    relay: String,
+    /// The recipients' domains and the relay.
+    hint: String,
     waiting: String,
     in_flight: String,
+    oldest_at: Option<Moment>,
     next_at: Option<Moment>,
     held_until: Option<Moment>,
     badge: Badge,
@@ -55,6 +63,15 @@ struct SiteLine {
     message: MessageId,
     answer: String,
     what_to_do: String,
+}
+
+/// Whether all mail of the account is on hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It is sent.
+    None,
+    /// The account is suspended.
+    Suspended,
 }
 
 /// A pause for a site or a domain of recipients.
@@ -76,33 +93,48 @@ impl PausedLine {
 
 /// `GET /queue`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
+    written(&visit, StatusCode::OK, "", FormErrors::none()).await
+}
+
+/// Renders the page, with a domain that was refused.
+pub(super) async fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    domain: &str,
+    faults: FormErrors,
+) -> Result<Answer, PageError> {
     let mut queue = visit.api.engine.queue_of(visit.account_id(), LOOKED_AT).await?;
     queue.sites.sort_by_key(|site| std::cmp::Reverse(site.waiting));
     let is_cut = queue.is_cut || queue.sites.len() > SITES;
     let query = Form::of_query(&visit.call);
-    let (done, undo) = (queue_changes::done(query.text("done")), queue_changes::undo(&visit, &query));
-    let pauses = queue.pauses.into_iter().map(|(site, since)| PausedLine::new(&visit, site, since, 0));
-    let lines = queue.sites.into_iter().take(SITES).map(|site| line(&visit, site));
+    let (done, undo) = (queue_changes::done(query.text("done")), queue_changes::undo(visit, &query));
+    let pauses = queue.pauses.into_iter().map(|(site, since)| PausedLine::new(visit, site, since, 0));
+    let frame = PageFrame::new(visit, "Queue", "/queue")?.with_done(done).with_undo(undo);
+    let hold = if frame.is_suspended { Hold::Suspended } else { Hold::None };
+    let lines = queue.sites.into_iter().take(SITES).map(|site| line(visit, site, hold));
     let page = QueuePage {
-        frame: PageFrame::new(&visit, "Queue", "/queue")?.with_done(done).with_undo(undo),
         pauses: pauses.collect(),
         lines: lines.collect::<Result<_, PageError>>()?,
+        frame,
         is_cut,
         looked_at: grouped(LOOKED_AT as u64),
         hours: visit.api.engine.settings.queue_lifetime.as_secs() / 3600,
+        domain: domain.to_owned(),
+        faults,
         live: "/events/stream",
     };
-    html::page(StatusCode::OK, &page)
+    html::page(status, &page)
 }
 
-fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, PageError> {
+fn line(visit: &Visit<'_>, site: AccountSite, hold: Hold) -> Result<SiteLine, PageError> {
     let events = visit.api.engine.timeline(visit.account_id(), site.last_tried)?;
     let last = events.last().and_then(|bytes| Event::read(bytes));
     let moment = |at: Timestamp| Moment::new(at, visit.account.time_zone.zone());
     let paused = |of: PausedDomain| PausedLine::new(visit, of.name, of.since, of.waiting);
     Ok(SiteLine {
-        badge: badge(&site),
-        what_to_do: what_to_do(&site, last.as_ref()),
+        hint: hint(&site),
+        badge: badge(&site, hold),
+        what_to_do: what_to_do(&site, last.as_ref(), hold),
         waiting: grouped(site.waiting),
         in_flight: grouped(site.in_flight),
         next_at: site.next_at.map(moment),
@@ -112,14 +144,29 @@ fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, PageError> {
         paused_domains: site.paused_domains.into_iter().map(paused).collect(),
         message: site.last_tried,
         answer: last.map(|event| event.smtp_response.unwrap_or_default()).unwrap_or_default(),
+        oldest_at: site.oldest_at.map(moment),
         name: provider(&site.site).to_owned(),
         site: site.site,
-        relay: site.relay,
     })
 }
 
-fn badge(site: &AccountSite) -> Badge {
+/// Returns the domains of a site's mail, as far as they fit into a line, and its relay.
+fn hint(site: &AccountSite) -> String {
+    let names = site.domains.iter().map(DomainName::as_str).filter(|name| *name != site.site);
+    let names: Vec<_> = names.take(DOMAINS).collect();
+    let more = match site.domains.len().saturating_sub(DOMAINS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match names.as_slice() {
+        [] => format!("via {}", site.relay),
+        names => format!("{}{more} · via {}", names.join(", "), site.relay),
+    }
+}
+
+fn badge(site: &AccountSite, hold: Hold) -> Badge {
     match (site.held_until.is_some(), site.in_flight > 0) {
+        _ if hold == Hold::Suspended => Badge::new("on hold", "wait", "lock"),
         _ if site.is_paused() => Badge::new("paused", "wait", "lock"),
         (true, _) => Badge::new("throttled", "wait", "clock"),
         (false, true) => Badge::new("sending", "good", "check"),
@@ -128,7 +175,10 @@ fn badge(site: &AccountSite) -> Badge {
 }
 
 /// Returns the remedy for a site, or the statement that none is needed.
-fn what_to_do(site: &AccountSite, last: Option<&Event>) -> String {
+fn what_to_do(site: &AccountSite, last: Option<&Event>, hold: Hold) -> String {
+    if hold == Hold::Suspended {
+        return "The account is suspended. Queued mail stays on hold and still expires.".to_owned();
+    }
     if site.is_paused() {
         return "Resume when ready; messages still expire.".to_owned();
     }

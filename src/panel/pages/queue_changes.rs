@@ -1,6 +1,11 @@
 //! Changes of a site's queue: pause, resume, and retry now.
 
+use hyper::StatusCode;
+
+use super::queue;
+use crate::domain::hostname::DomainName;
 use crate::domain::site_name::SiteName;
+use crate::domain::violation::Violations;
 use crate::engine::pauses::RetryResult;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -42,9 +47,19 @@ pub(super) fn undo(visit: &Visit<'_>, query: &Form) -> Option<Undo> {
     visit.may_send(Need::Change).then_some(undo)
 }
 
-/// `POST /queue/pause`.
+/// `POST /queue/pause`: pauses a site, or a domain of recipients that was typed.
 pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, PageError> {
-    let site = site(&visit)?;
+    let form = Form::of(&visit.call)?;
+    let site = match form.field("domain") {
+        Some(domain) => match domain.parse::<DomainName>() {
+            Ok(name) => name.as_str().parse().map_err(|_| ApiError::NotFound)?,
+            Err(error) => {
+                let faults = Violations::of("domain", error.to_string()).into();
+                return queue::written(&visit, StatusCode::UNPROCESSABLE_ENTITY, domain, faults).await;
+            }
+        },
+        None => site(&visit)?,
+    };
     visit.api.engine.pause_site(visit.on(), site.clone()).await.map_err(too_many)?;
     Ok(html::redirect(&paging::address("/queue", &[("done", "paused"), ("site", site.as_str())])))
 }

@@ -11,6 +11,7 @@ use crate::engine::alerts::record::Alert;
 use crate::engine::blocking::OPERATOR;
 use crate::engine::queue::SiteQueue;
 use crate::engine::store_size::Growth;
+use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::status::{Examination, LogLine, StatusSources};
 use crate::panel::components::{Badge, byte_size, grouped};
@@ -91,6 +92,8 @@ struct SiteLine {
     in_flight: String,
     code: String,
     next_at: Option<Moment>,
+    /// Reason for the wait of the message that is due next.
+    reason: &'static str,
     held_until: Option<Moment>,
 }
 
@@ -272,9 +275,23 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
         in_flight: grouped(site.in_flight),
         code: site.last_answer.as_deref().map(reply_code).unwrap_or_default(),
         next_at: site.next_at.map(|at| visit.moment(at)),
+        reason: site.reason.map(reason_words).unwrap_or_default(),
         held_until: site.held_until.map(|at| visit.detail(at)),
         site: provider(&site.site).to_owned(),
         relay: site.relay,
+    }
+}
+
+const fn reason_words(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Backoff => "after a failed attempt",
+        WaitReason::Throttled => "throttled",
+        WaitReason::Paused => "paused by its account",
+        WaitReason::Dns => "waits for DNS",
+        WaitReason::Relay => "the relay is not available",
+        WaitReason::Busy => "connections are in use",
+        WaitReason::Held => "on hold",
+        WaitReason::Unconfirmed => "not replicated yet",
     }
 }
 

@@ -47,6 +47,21 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
 }
 
 #[tokio::test]
+async fn an_owner_pauses_a_domain_without_waiting_mail() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    assert!(browser.get("/queue").await.shows("Pause mail to a domain"));
+    let reply = browser.post("/queue/pause", &[("domain", "Example.COM")]).await;
+    assert_eq!(reply.location(), "/queue?done=paused&site=example.com");
+    for typed in ["", "a b", "localhost"] {
+        let refused = browser.post("/queue/pause", &[("domain", typed)]).await;
+        assert_eq!(refused.status, 422, "{typed}");
+        assert!(refused.shows("domain-fault") && refused.shows(&format!("name=\"domain\" value=\"{typed}\"")));
+    }
+    assert!(!world.viewer().await.get("/queue").await.shows("Pause mail to a domain"));
+}
+
+#[tokio::test]
 async fn only_owners_pause_a_site_and_only_from_the_panel() {
     let world = World::new().await;
     let mut viewer = world.viewer().await;

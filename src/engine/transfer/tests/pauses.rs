@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::base::id::MessageId;
+use crate::domain::hostname::DomainName;
 use crate::domain::site_name::SiteName;
 use crate::engine::pauses::{RetryResult, TryRefusal};
 use crate::store::error::OpError;
@@ -46,6 +47,8 @@ async fn mail_for_a_paused_site_waits_without_an_attempt_or_write_until_resumed(
     let queue = world.engine.queue_of(world.account, 100).await.unwrap();
     let line = &queue.sites[0];
     assert_eq!((line.site.as_str(), line.waiting, line.next_at), ("mx.a.test", 1, None));
+    let domains: Vec<_> = line.domains.iter().map(DomainName::as_str).collect();
+    assert_eq!((domains, line.oldest_at), (vec!["a.test"], Some(world.message(paused).row.created_at)));
     assert!(line.paused_since.is_some() && queue.pauses.is_empty());
     world.resume("mx.a.test").await;
     world.pass(0).await;

@@ -62,6 +62,11 @@ impl Form {
         self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.trim()).collect()
     }
 
+    /// Returns all fields in their order.
+    pub(super) fn into_fields(self) -> Vec<(String, String)> {
+        self.0
+    }
+
     /// Returns the non-empty fields with these names as an API body.
     pub(super) fn as_body(&self, names: &[&str]) -> Map<String, Value> {
         let given = |name: &&str| self.given(name).map(|text| ((*name).to_owned(), Value::from(text)));

@@ -9,7 +9,7 @@ use super::cookie;
 use super::form::NEXT_MAX;
 use super::html;
 use super::page_error::PageError;
-use super::pages::error;
+use super::pages::{error, proof};
 use super::same_origin::is_same_origin;
 use super::timestamp::Moment;
 use crate::base::id::AccountId;
@@ -53,6 +53,13 @@ pub(super) enum Need {
     Change,
     /// A role that changes settings, and a recently confirmed password: secrets are shown, or access is granted.
     Secret,
+}
+
+impl Need {
+    /// Whether the password must have been confirmed recently.
+    const fn is_proved_first(self) -> bool {
+        matches!(self, Self::Secret | Self::OwnSecret)
+    }
 }
 
 /// A request by a signed-in visitor with the required right.
@@ -173,7 +180,11 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
     match admit(api, &call, need).and_then(|admitted| within_rate(api, admitted)) {
         Ok((visitor, account)) => {
             let id = visitor.session.account;
-            let outcome = page(Visit { api, call, visitor, account, now: api.engine.clock.now() }).await;
+            let visit = Visit { api, call, visitor, account, now: api.engine.clock.now() };
+            let outcome = match need.is_proved_first() && !visit.is_proved() {
+                true => proof::ask_first(&visit, back(&visit.call)),
+                false => page(visit).await,
+            };
             Ok(asked.answer(api, outcome).for_account(id))
         }
         Err(fault) => Ok(asked.answer(api, Err(fault))),
@@ -214,20 +225,16 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), P
     if is_unsafe(call) && !is_same_origin(api, call) {
         return Err(PageError::ForeignForm);
     }
-    // The form's input is lost here. The user enters it again on the form's page.
-    let back = || if is_unsafe(call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
     let visitor = match cookie::session(api, &call.headers) {
         Some(token) => api.engine.visitor(&token)?,
         None => None,
     };
     let Some(visitor) = visitor.filter(|visitor| visitor.session.stage == Stage::SignedIn) else {
-        return Err(PageError::SignInFirst(back()));
+        // The form's input is lost here. The user enters it again on the form's page.
+        return Err(PageError::SignInFirst(back(call)));
     };
     let now = api.engine.clock.now();
     allowed(&visitor, need, &call.method, now)?;
-    if matches!(need, Need::Secret | Need::OwnSecret) && !visitor.session.is_proved(now) {
-        return Err(PageError::ProveFirst(back()));
-    }
     let account = api.engine.account(visitor.sees(now))?.ok_or(ApiError::Internal)?;
     if is_unsafe(call)
         && matches!(need, Need::Handle | Need::Change | Need::Secret)
@@ -236,6 +243,11 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), P
         return Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned()).into());
     }
     Ok((visitor, account))
+}
+
+/// Returns the page to continue at after a sign-in or a confirmation.
+fn back(call: &Call<()>) -> String {
+    if is_unsafe(call) { section_of(call.path()) } else { call.path_and_query().to_owned() }
 }
 
 /// Whether a visitor has the right for a request. This is the only guard of roles, operators and views.
@@ -267,11 +279,11 @@ fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Acco
 /// Returns the page that contains the form at a path: the record's page if there is one, else the list.
 fn section_of(path: &str) -> String {
     let mut parts = path.trim_start_matches('/').split('/');
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(section @ ("webhooks" | "domains" | "keys" | "messages" | "accounts" | "users")), Some(id), Some(_)) => {
+    match (parts.next(), parts.next().filter(|part| part.contains('_'))) {
+        (Some(section @ ("webhooks" | "domains" | "keys" | "messages" | "accounts" | "users")), Some(id)) => {
             format!("/{section}/{id}")
         }
-        (section, _, _) => format!("/{}", section.unwrap_or_default()),
+        (section, _) => format!("/{}", section.unwrap_or_default()),
     }
 }
 

@@ -7,7 +7,8 @@ use hyper::StatusCode;
 use super::delete::{self, Deletion};
 use super::users::{NewSecret, ShownSecret, refused};
 use crate::base::id::UserId;
-use crate::domain::user::{NewPassword, Role, User};
+use crate::domain::user::{InvalidRole, NewPassword, Role, User};
+use crate::domain::violation::Violations;
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -102,7 +103,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageErr
     }
     let none = UserChange::default();
     let change = match action {
-        "role" => UserChange { role: form.text("role").parse().ok(), ..none },
+        "role" => UserChange { role: Some(role_of(&form)?), ..none },
         "disable" => UserChange { disabled: Some(true), ..none },
         "enable" => UserChange { disabled: Some(false), ..none },
         "totp" => UserChange { totp: Some(None), ..none },
@@ -118,6 +119,10 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageErr
         }
         None => Ok(html::redirect(&format!("/users/{}?done=changed", user.id))),
     }
+}
+
+fn role_of(form: &Form) -> Result<Role, ApiError> {
+    form.text("role").parse().map_err(|error: InvalidRole| Violations::of("role", error.to_string()).into())
 }
 
 /// Creates a link with which the user chooses a password, and shows it.

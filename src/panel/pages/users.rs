@@ -25,6 +25,12 @@ use crate::store::op::invitation::INVITATIONS_MAX;
 
 /// Maximum number of users shown. The command line lists all.
 const SHOWN_MAX: usize = 200;
+/// Roles of an invited user, in words.
+const ROLES: [(Role, &str); 3] = [
+    (Role::Viewer, "Viewer (read-only)"),
+    (Role::Member, "Member (handles mail and suppressions)"),
+    (Role::Owner, "Owner (everything)"),
+];
 
 #[derive(Template)]
 #[template(path = "users.html")]
@@ -33,6 +39,8 @@ struct UsersPage {
     lines: Vec<UserLine>,
     is_cut: bool,
     email: String,
+    role: String,
+    roles: [(Role, &'static str); 3],
     faults: FormErrors,
     is_proved: bool,
     prove_next: &'static str,
@@ -74,13 +82,13 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
         "removed" => Some("User deleted and signed out everywhere."),
         _ => None,
     };
-    written(&visit, StatusCode::OK, "", FormErrors::none(), None, done)
+    written(&visit, StatusCode::OK, &Form::read(b""), FormErrors::none(), None, done)
 }
 
 fn written(
     visit: &Visit<'_>,
     status: StatusCode,
-    email: &str,
+    form: &Form,
     faults: FormErrors,
     new_secret: Option<NewSecret>,
     done: Option<&'static str>,
@@ -101,7 +109,9 @@ fn written(
         frame: PageFrame::new(visit, "Users", "/users")?.with_done(done),
         is_cut: found.next.is_some(),
         lines: found.rows.into_iter().map(line).collect(),
-        email: email.to_owned(),
+        email: form.text("email").to_owned(),
+        role: form.text("role").to_owned(),
+        roles: ROLES,
         faults,
         is_proved: visit.is_proved(),
         prove_next: "/users",
@@ -124,7 +134,7 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, PageError>
         Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
         Ok(Invited::ByLink(user, link)) => {
             let new_secret = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
-            written(&visit, StatusCode::OK, "", FormErrors::none(), Some(new_secret), None)
+            written(&visit, StatusCode::OK, &Form::read(b""), FormErrors::none(), Some(new_secret), None)
         }
         Err(OpError::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {
             refused_form(&visit, &form, Violations::of("email", "is already a user of this service"))
@@ -140,14 +150,14 @@ fn too_many_invitations(visit: &Visit<'_>, form: &Form, until: Timestamp) -> Res
     let at = visit.moment(until).text();
     let sentence = format!("can't be invited before {at}: an account can invite {INVITATIONS_MAX} people in 24 hours");
     let (status, faults) = (StatusCode::TOO_MANY_REQUESTS, Violations::of("email", sentence));
-    let answer = written(visit, status, form.text("email"), faults.into(), None, None)?;
+    let answer = written(visit, status, form, faults.into(), None, None)?;
     let seconds = until.since(visit.now).as_secs().max(1);
     Ok(answer.with_header(RETRY_AFTER, &seconds.to_string()))
 }
 
 fn refused_form(visit: &Visit<'_>, form: &Form, faults: Violations) -> Result<Answer, PageError> {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
-    written(visit, status, form.text("email"), faults.into(), None, None)
+    written(visit, status, form, faults.into(), None, None)
 }
 
 /// Converts a refused user change to an error page.

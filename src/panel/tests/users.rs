@@ -7,6 +7,8 @@ use crate::engine::audit::Behalf;
 use crate::engine::users::{UserChange, UserRefusal};
 use crate::store::error::OpError;
 
+const LIST: crate::engine::listing::PageRequest = crate::engine::listing::PageRequest { before: None, limit: 9 };
+
 #[tokio::test]
 async fn a_viewer_reads_everything_and_changes_only_their_own_user() {
     let world = World::new().await;
@@ -59,6 +61,35 @@ async fn an_invited_user_chooses_a_password_with_the_setup_link() {
 }
 
 #[tokio::test]
+async fn a_refused_invitation_keeps_the_address_and_the_role() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let refused = browser.post("/users", &[("email", EMAIL), ("role", "member")]).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.shows("<option value=\"member\" selected>"), "{}", refused.body);
+    assert!(refused.shows(&format!("value=\"{EMAIL}\"")));
+    let refused = browser.post("/users", &[("email", "cleo@example.test"), ("role", "king")]).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.between("id=\"role-fault\">", "<"), "The role must be owner, member or viewer.");
+}
+
+#[tokio::test]
+async fn an_unknown_role_changes_nothing_and_names_the_roles() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    browser.post("/users", &[("email", "cleo@example.test"), ("role", "member")]).await;
+    let page = crate::engine::listing::PageRequest { before: None, limit: 9 };
+    let users = world.engine.users(world.account, page).unwrap().rows;
+    let cleo = users.iter().find(|user| user.email.local() == "cleo").unwrap().id;
+    for role in ["king", ""] {
+        let refused = browser.post(&format!("/users/{cleo}"), &[("action", "role"), ("role", role)]).await;
+        assert_eq!(refused.status, 422);
+        assert!(refused.shows("The role must be owner, member or viewer."), "{}", refused.body);
+    }
+    assert!(!browser.get("/audit").await.shows("changed the role"));
+}
+
+#[tokio::test]
 async fn users_cannot_change_or_remove_themselves() {
     let world = World::new().await;
     let mut browser = world.owner().await;
@@ -78,14 +109,46 @@ async fn the_password_must_be_confirmed_again_after_15_minutes() {
     let mut browser = world.owner().await;
     world.advance(Duration::from_secs(15 * 60));
     let add = [("email", "cleo@example.test"), ("role", "viewer")];
-    let reply = browser.post("/users", &add).await;
-    assert_eq!((reply.status, reply.location()), (303, "/login/confirm?next=%2Fusers"));
+    assert_eq!(browser.post("/users", &[]).await.location(), "/login/confirm?next=%2Fusers");
     assert_eq!(browser.get("/settings/totp").await.location(), "/login/confirm?next=%2Fsettings%2Ftotp");
     let wrong = browser.post("/login/confirm", &[("password", "wrong"), ("next", "/users")]).await;
     assert_eq!(wrong.status, 401);
     let right = [("password", world.password.as_str()), ("next", "/users")];
     assert_eq!(browser.post("/login/confirm", &right).await.location(), "/users");
     assert_eq!(browser.post("/users", &add).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_form_is_kept_while_the_password_is_confirmed() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    world.advance(Duration::from_secs(15 * 60));
+    let webhook = [("url", "https://hooks.example.com/in?a=1&b=\"2\""), ("events", "bounced"), ("events", "delivered")];
+    let asked = browser.post("/webhooks", &webhook).await;
+    assert_eq!(asked.status, 403);
+    assert!(world.engine.endpoints(world.account, LIST).unwrap().rows.is_empty());
+    let kept = |reply: &Reply, name: &str| {
+        let value = reply.between(&format!("name=\"{name}\" value=\""), "\"").to_owned();
+        value.replace("&#38;", "&").replace("&#34;", "\"")
+    };
+    let (to, form) = (kept(&asked, "to"), kept(&asked, "form"));
+    let wrong = [("password", "wrong"), ("next", "/webhooks"), ("to", to.as_str()), ("form", form.as_str())];
+    let wrong = browser.post("/login/confirm", &wrong).await;
+    assert_eq!((wrong.status, kept(&wrong, "form")), (401, form.clone()), "{}", wrong.body);
+    let password = world.password.clone();
+    let right = [("password", password.as_str()), ("next", "/webhooks"), ("to", &to), ("form", &form)];
+    let proved = browser.post("/login/confirm", &right).await;
+    assert_eq!(proved.status, 200);
+    assert!(proved.shows("action=\"/webhooks\""), "{}", proved.body);
+    assert_eq!(kept(&proved, "url"), webhook[0].1);
+    assert_eq!(proved.body.matches("name=\"events\"").count(), 2);
+    assert_eq!(browser.post("/webhooks", &webhook).await.status, 200);
+    // A foreign address is never the target, and a form too large for the page is not kept.
+    let foreign = [("password", password.as_str()), ("next", "/"), ("to", "//evil.example"), ("form", "a=b")];
+    assert!(browser.post("/login/confirm", &foreign).await.shows("action=\"/\""));
+    world.advance(Duration::from_secs(15 * 60));
+    let large = "x".repeat(9_000);
+    assert_eq!(browser.post("/keys", &[("name", large.as_str())]).await.location(), "/login/confirm?next=%2Fkeys");
 }
 
 #[tokio::test]
@@ -99,6 +162,12 @@ async fn users_of_a_suspended_account_change_only_their_own_user() {
     let refused = browser.post("/settings", &[("content_retention_days", "7")]).await;
     assert_eq!(refused.status, 403);
     assert!(refused.shows("The account is suspended") && refused.shows("unpaid invoices"));
+    let message = world.send(serde_json::json!({})).await;
+    let page = browser.get(&format!("/messages/{message}")).await;
+    for shown in ["Cancel message", "Retry now", "Next attempt"] {
+        assert!(!page.shows(shown), "{shown} in {}", page.body);
+    }
+    assert!(!browser.get("/webhooks").await.shows("action=\"/webhooks\""));
     assert_eq!(browser.post("/settings/sessions", &[]).await.status, 303);
     let mut browser = world.owner().await;
     assert!(world.engine.resume_account(on).await.is_ok());

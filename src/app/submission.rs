@@ -68,8 +68,12 @@ impl Submission {
     /// Sets the SMTP addresses that the API shows.
     fn announce(&self, host: &str) {
         let port = |addresses: &[SocketAddr]| addresses.first().map(SocketAddr::port);
-        let address =
-            SmtpAddress { host: host.to_owned(), port: port(&self.addresses), tls_port: port(&self.tls_addresses) };
+        let address = SmtpAddress {
+            host: host.to_owned(),
+            port: port(&self.addresses),
+            offers_starttls: true,
+            tls_port: port(&self.tls_addresses),
+        };
         self.engine.settings.smtp.get_or_init(|| address);
     }
 
@@ -134,7 +138,7 @@ impl Submission {
         let bound = listener.local_addr();
         self.listeners.push(listener);
         let (host, port) = (bound.ip().to_string(), Some(bound.port()));
-        self.engine.settings.smtp.get_or_init(|| SmtpAddress { host, port, tls_port: None });
+        self.engine.settings.smtp.get_or_init(|| SmtpAddress { host, port, offers_starttls: false, tls_port: None });
         Ok(bound)
     }
 

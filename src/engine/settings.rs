@@ -30,6 +30,8 @@ pub struct SmtpAddress {
     pub host: String,
     /// Port that starts without TLS; `None` if there is none.
     pub port: Option<u16>,
+    /// Whether that port offers STARTTLS. The port of `postrider dev` doesn't.
+    pub offers_starttls: bool,
     /// Port with TLS from the first byte; `None` if there is none.
     pub tls_port: Option<u16>,
 }

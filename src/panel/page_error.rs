@@ -71,8 +71,9 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         | ApiError::ReplicaUnavailable
         | ApiError::ReplicaInDoubt => ("Not available now", error.message().into_owned().into()),
         ApiError::Invalid(violations) => {
-            ("Some of it is invalid", FormErrors::from(violations.clone()).all().join(" ").into())
+            ("Check the entered values", FormErrors::from(violations.clone()).all().join(" ").into())
         }
+        ApiError::UnsupportedMediaType(_) => ("Unsupported form", error.message().into_owned().into()),
         ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
         ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),
         ApiError::Unauthenticated(_)
@@ -84,7 +85,6 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         | ApiError::IdempotencyMismatch
         | ApiError::IdempotencyInProgress
         | ApiError::PayloadTooLarge(_)
-        | ApiError::UnsupportedMediaType(_)
         | ApiError::InvalidJson(_)
         | ApiError::DomainUnknown(_)
         | ApiError::DomainUnverified(_)

@@ -3,10 +3,15 @@
 
 use super::chart::percent;
 use super::components::{Badge, grouped};
+use super::paging;
+use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::reputation::Reputation;
 use crate::machine::reputation::{Level, Measure, Rate};
+use crate::machine::transfer::Status;
 use crate::store::row::outcomes::OutcomeCounts;
+
+const HOUR_MS: u64 = 3_600_000;
 
 /// One stream and measure, over both periods.
 pub(super) struct StandingLine {
@@ -30,8 +35,8 @@ pub(super) struct Finding {
     pub(super) is_alarm: bool,
     /// Remedy.
     pub(super) advice: &'static str,
-    /// Page with the messages that caused the rate.
-    pub(super) path: &'static str,
+    /// Page with the messages that the rate counts.
+    pub(super) path: String,
 }
 
 /// Reputation of an account.
@@ -44,13 +49,13 @@ pub(super) struct AccountReputation {
 }
 
 impl AccountReputation {
-    /// Describes levels and rates.
-    pub(super) fn new(reputation: &Reputation) -> Self {
+    /// Describes levels and rates at `now`.
+    pub(super) fn new(reputation: &Reputation, now: Timestamp) -> Self {
         let mut found = Vec::new();
         let mut lines = Vec::new();
         for stream in Stream::ALL {
             let standing = reputation.of(stream);
-            let [(_, of_day), (_, of_week)] = &standing.windows;
+            let [(day_hours, of_day), (week_hours, of_week)] = &standing.windows;
             if of_week.accepted == 0 && standing.levels.is_ok() {
                 continue;
             }
@@ -59,7 +64,10 @@ impl AccountReputation {
             {
                 let rates = [of_day, of_week].map(|counts| counts.figures().rate(measure));
                 lines.push(line(stream, measure, level, rates));
-                found.extend(finding(stream, measure, level, rates).map(|finding| (level, finding)));
+                let windows = [Window { hours: *day_hours, now }, Window { hours: *week_hours, now }];
+                let worst = windows.into_iter().zip(rates).max_by_key(|(_, rate)| rate.millionths());
+                let finding = worst.and_then(|worst| finding(stream, measure, level, worst));
+                found.extend(finding.map(|finding| (level, finding)));
             }
         }
         found.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
@@ -112,27 +120,50 @@ fn rate_text(rate: Rate) -> String {
     rate.millionths().map_or_else(|| counts.clone(), |share| format!("{} ({counts})", percent(share)))
 }
 
-fn finding(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> Option<Finding> {
-    let worst = rates.into_iter().max_by_key(|rate| rate.millionths())?;
-    let rate = rate_text(worst);
-    let (what, from, advice, path) = match measure {
+/// The hours up to now that a rate covers.
+#[derive(Clone, Copy)]
+struct Window {
+    hours: u32,
+    now: Timestamp,
+}
+
+impl Window {
+    fn words(self) -> &'static str {
+        if self.hours > 24 { "7 days" } else { "24 hours" }
+    }
+
+    /// Returns the path of the window's messages with this status.
+    fn messages(self, stream: Stream, status: Status) -> String {
+        let hour = self.now.as_millis() / HOUR_MS;
+        let from = Timestamp::from_millis((hour + 1).saturating_sub(self.hours.into()) * HOUR_MS);
+        let search = format!("after:{from}");
+        let query = [("q", search.as_str()), ("status", status.as_str()), ("stream", stream.as_str())];
+        paging::address("/messages", &query)
+    }
+}
+
+fn finding(stream: Stream, measure: Measure, level: Level, (window, rate): (Window, Rate)) -> Option<Finding> {
+    let (rate, period) = (rate_text(rate), window.words());
+    let (what, from, advice, status) = match measure {
         Measure::Bounces => (
             "Bounces",
             ["2%", "5%"],
             "Check where bouncing addresses come from; stop sending to them.",
-            "/messages?status=bounced",
+            Status::Bounced,
         ),
         Measure::Complaints => (
             "Complaints",
             ["0.1%", "0.3%"],
             "Send only to people who opted in; offer one-click unsubscribe.",
-            "/messages?status=complained",
+            Status::Complained,
         ),
     };
+    let seen = format!("{what} on the {stream} stream in {period}: {rate}.");
     let sentence = match level {
         Level::Ok => return None,
-        Level::Warn => format!("{what} on the {stream} stream: {rate}. Providers may throttle above {}.", from[0]),
-        Level::Alarm => format!("{what} on the {stream} stream: {rate}. Providers may block above {}.", from[1]),
+        Level::Warn => format!("{seen} Providers may throttle above {}.", from[0]),
+        Level::Alarm => format!("{seen} Providers may block above {}.", from[1]),
     };
+    let path = window.messages(stream, status);
     Some(Finding { sentence, is_alarm: level == Level::Alarm, advice, path })
 }

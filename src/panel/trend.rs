@@ -121,7 +121,7 @@ pub(super) struct Row {
 
 impl Row {
     fn new(name: String, counts: &OutcomeCounts) -> Self {
-        let numbers = [counts.accepted, counts.delivered, counts.deferred, counts.bounced(), counts.complained];
+        let numbers = [counts.accepted, delivered(counts), counts.deferred, counts.bounced(), counts.complained];
         let figures = counts.figures();
         let rate = |rate: Rate| rate.millionths().map_or_else(|| "–".to_owned(), percent);
         Self {
@@ -265,7 +265,7 @@ fn rates_of<'a>(series: impl Iterator<Item = &'a OutcomeCounts>, measure: Measur
 }
 
 fn deliveries(total: &OutcomeCounts, span: Span) -> Heading {
-    let (delivered, bounced) = (grouped(total.delivered), grouped(total.bounced()));
+    let (delivered, bounced) = (grouped(delivered(total)), grouped(total.bounced()));
     let about = format!(
         "In the last {}: {delivered} delivered, {bounced} bounced. The table below has each step.",
         span.words()
@@ -354,6 +354,7 @@ mod tests {
         let counts = counts(10, 3, 2);
         assert_eq!(bar(&counts).parts, [("good", 8), ("bad", 3), ("wait", 0)]);
         assert_eq!(words_of_bar(&counts), "8 delivered, 3 bounced, 0 failed");
+        assert_eq!(Row::new(String::new(), &counts).counts, ["13", "8", "0", "3", "0"], "the table behind it");
     }
 
     #[test]

@@ -78,7 +78,10 @@ impl Engine {
                     OpError::Failed(error) => OpError::Failed(error),
                 })
             }
-            None => self.newcomer(oidc, email, identity).await,
+            None => match self.newcomer(oidc, email, identity).await {
+                Err(OpError::Refused(OidcRefusal::Nobody)) if !link.is_empty() => refuse(OidcRefusal::OtherAddress),
+                joined => joined,
+            },
         }
     }
 

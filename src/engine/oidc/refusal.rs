@@ -34,6 +34,9 @@ pub enum OidcRefusal {
     /// No user has this address, and none may be created.
     #[error("no user has the verified address, and no user may be created for it")]
     Nobody,
+    /// The person opened an invitation, but no user has their address.
+    #[error("the invitation is for another address")]
+    OtherAddress,
     /// The address is that of a user with another identity.
     #[error("the user of the verified address has another identity at the provider")]
     Taken,
@@ -63,7 +66,7 @@ impl OidcRefusal {
         match self {
             Self::Denied(_) | Self::Issuer | Self::Token(_) | Self::OtherSubject => true,
             Self::Provider(fault) => matches!(fault, ProviderFault::Status(_, 400..=499)),
-            Self::Unverified | Self::Nobody | Self::Taken | Self::Disabled | Self::Closed => true,
+            Self::Unverified | Self::Nobody | Self::OtherAddress | Self::Taken | Self::Disabled | Self::Closed => true,
             Self::NotStarted | Self::Slow | Self::Throttled(_) | Self::Crowded => false,
         }
     }

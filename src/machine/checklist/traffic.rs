@@ -63,9 +63,10 @@ pub fn one_click(mail: Option<Marketing>) -> Judgement {
 pub fn tls(deliveries: u64, secured: u64) -> Judgement {
     let seen = format!("{} of {deliveries} deliveries of 7 days used TLS.", percent(secured, deliveries));
     match deliveries {
-        0..TLS_DELIVERIES_MIN => Judgement::unknown(format!(
-            "There were {deliveries} deliveries in 7 days. At least {TLS_DELIVERIES_MIN} are needed."
-        )),
+        0..TLS_DELIVERIES_MIN => {
+            let noun = if deliveries == 1 { "delivery" } else { "deliveries" };
+            Judgement::unknown(format!("{deliveries} {noun} in 7 days; at least {TLS_DELIVERIES_MIN} are needed."))
+        }
         _ if reaches(secured, deliveries, 99) => Judgement::pass(seen),
         _ => Judgement::warn(
             seen,
@@ -79,7 +80,8 @@ pub fn tls(deliveries: u64, secured: u64) -> Judgement {
 pub fn rate(measure: Measure, level: Level, week: Rate) -> Judgement {
     let Rate { count, of } = week;
     if of < DELIVERIES_MIN {
-        return Judgement::unknown(format!("There were {of} answers in 7 days. At least {DELIVERIES_MIN} are needed."));
+        let noun = if of == 1 { "answer" } else { "answers" };
+        return Judgement::unknown(format!("{of} {noun} in 7 days; at least {DELIVERIES_MIN} are needed."));
     }
     let (what, remedy) = match measure {
         Measure::Bounces => (

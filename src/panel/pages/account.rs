@@ -103,7 +103,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
         facts: facts(visit, account)?,
         created_at: visit.detail(account.created_at),
         usage: Trend::new(&before, &outcomes, Span::Month, &zone, Links::None),
-        rates: AccountReputation::new(&engine.reputation(account.id)?).lines,
+        rates: AccountReputation::new(&engine.reputation(account.id)?, visit.now).lines,
         users: users(visit, account.id)?,
         form: typed.form,
         reason: typed.reason.0,

@@ -22,6 +22,8 @@ struct ErrorPage<'a> {
     status: u16,
     request_id: &'a str,
     is_signed_in: bool,
+    /// Name of the account that an operator views.
+    viewed: Option<String>,
 }
 
 /// Renders the page of an API error. The service calls it for requests from browsers.
@@ -63,11 +65,17 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &PageError, headers: &Header
 
 fn written(api: &Api, words: &ErrorText, headers: &HeaderMap, request_id: &str) -> Answer {
     let visitor = cookie::session(api, headers).and_then(|token| api.engine.visitor(&token).ok().flatten());
+    let now = api.engine.clock.now();
+    let viewed = visitor.as_ref().filter(|visitor| visitor.view(now).is_some()).and_then(|visitor| {
+        let account = api.engine.account(visitor.sees(now)).ok().flatten()?;
+        Some(account.name.as_str().to_owned())
+    });
     let page = ErrorPage {
         base: BasePage::new(words.title, Theme::of(headers)),
         words,
         status: words.status.as_u16(),
         request_id,
+        viewed,
         is_signed_in: visitor.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn),
     };
     html::page(words.status, &page)

@@ -106,28 +106,29 @@ fn refused(call: &Call<()>, refusal: &OidcRefusal) -> Result<Answer, PageError> 
     let (status, sentence) = match refusal {
         OidcRefusal::NotStarted => (
             StatusCode::BAD_REQUEST,
-            "This browser has not started this sign-in, or it took longer than 10 minutes. Start again.",
+            "This browser has not started this sign-in, or it took longer than 10 minutes: start again.",
         ),
         OidcRefusal::Denied(_) => (StatusCode::FORBIDDEN, "The identity provider refused the sign-in."),
         OidcRefusal::Provider(_) | OidcRefusal::Slow => (
             StatusCode::BAD_GATEWAY,
-            "The identity provider can't be reached or returned an invalid answer. Try again later.",
+            "The identity provider can't be reached or returned an invalid answer: try again later.",
         ),
         OidcRefusal::Issuer | OidcRefusal::Token(_) | OidcRefusal::OtherSubject => {
-            (StatusCode::BAD_GATEWAY, "The identity provider's answer can't be trusted. You were not signed in.")
+            (StatusCode::BAD_GATEWAY, "The identity provider's answer can't be trusted, so you were not signed in.")
         }
         OidcRefusal::Unverified => {
             (StatusCode::FORBIDDEN, "The identity provider has not verified your email address.")
         }
         OidcRefusal::Nobody => {
-            (StatusCode::FORBIDDEN, "There is no user with your address. Ask an owner of the account to add you.")
+            (StatusCode::FORBIDDEN, "There is no user with your address: ask an owner of the account to add you.")
         }
+        OidcRefusal::OtherAddress => (StatusCode::FORBIDDEN, "This invitation is for another address."),
         OidcRefusal::Taken => {
-            (StatusCode::FORBIDDEN, "The user with your address signs in with another identity. Ask an owner.")
+            (StatusCode::FORBIDDEN, "The user with your address signs in with another identity: ask an owner.")
         }
-        OidcRefusal::Disabled => (StatusCode::FORBIDDEN, "You may not sign in. Ask an owner of the account."),
-        OidcRefusal::Closed => (StatusCode::FORBIDDEN, "The account accepts no new users. Ask one of its owners."),
-        OidcRefusal::Throttled(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many failed attempts. Try again later."),
+        OidcRefusal::Disabled => (StatusCode::FORBIDDEN, "You may not sign in: ask an owner of the account."),
+        OidcRefusal::Closed => (StatusCode::FORBIDDEN, "The account accepts no new users: ask one of its owners."),
+        OidcRefusal::Throttled(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many failed attempts: try again later."),
         OidcRefusal::Crowded => return Err(ApiError::Overloaded.into()),
     };
     let base = BasePage::new("Sign-in failed", Theme::of(&call.headers));

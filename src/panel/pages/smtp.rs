@@ -55,10 +55,10 @@ impl RefusalLine {
 }
 
 fn settings(address: &SmtpAddress) -> Vec<(&'static str, String, &'static str)> {
-    let port = |port: u16, how: &str| format!("{port} ({how})");
     let mut settings = vec![("Host", address.host.clone(), "copy-host")];
-    settings.extend(address.port.map(|at| ("Port", port(at, "STARTTLS"), "copy-port")));
-    settings.extend(address.tls_port.map(|at| ("Port", port(at, "SSL/TLS"), "copy-tls-port")));
+    let name = if address.offers_starttls { "Port with STARTTLS" } else { "Port without encryption" };
+    settings.extend(address.port.map(|port| (name, port.to_string(), "copy-port")));
+    settings.extend(address.tls_port.map(|port| ("Port with SSL/TLS", port.to_string(), "copy-tls-port")));
     settings.push(("User name", SMTP_USERNAME.to_owned(), "copy-user"));
     settings
 }

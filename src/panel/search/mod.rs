@@ -119,6 +119,7 @@ impl Search {
                 self.faults.push(format!("The filter {part} needs a value directly after the colon."));
                 return None;
             }
+            let name = name.replace("\\:", ":");
             return Some(Term::Metadata(format!("metadata[{name}]"), value.to_owned(), part.to_owned()));
         }
         Some(match operator {
@@ -297,21 +298,31 @@ fn filter_by_api<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut V
     MessageFilter { domain, key, code, answer, ..filter_of(given, violations) }
 }
 
-/// Parses the name and value of `metadata.order:10482`.
+/// Parses the name and value of `metadata.order:10482`. A colon in the name is written `\:`.
 fn metadata_pair(part: &str) -> Option<(&str, &str)> {
     let (operator, pair) = part.split_once('.')?;
-    pair.split_once(':').filter(|(name, _)| operator.eq_ignore_ascii_case("metadata") && !name.is_empty())
+    let end = pair.match_indices(':').map(|(at, _)| at).find(|at| !pair[..*at].ends_with('\\'))?;
+    let (name, value) = (&pair[..end], &pair[end + 1..]);
+    (operator.eq_ignore_ascii_case("metadata") && !name.is_empty()).then_some((name, value))
 }
 
 fn named<'a>(pairs: impl IntoIterator<Item = &'a (String, String)>) -> impl Iterator<Item = (&'a str, &'a str)> {
     pairs.into_iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-/// Splits a search at white space. Double quotes keep words together.
+/// Splits a search at white space. Double quotes keep words together; a quote of a word itself is written `\"`.
 fn parts(text: &str) -> impl Iterator<Item = String> {
     let mut parts = vec![String::new()];
     let mut is_quoted = false;
-    for character in text.chars() {
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let character = match character {
+            '\\' if characters.next_if_eq(&'"').is_some() => {
+                parts.last_mut().unwrap_or_else(|| unreachable!("it begins with one")).push('"');
+                continue;
+            }
+            other => other,
+        };
         match character {
             '"' => is_quoted = !is_quoted,
             other if other.is_whitespace() && !is_quoted => parts.push(String::new()),
@@ -323,10 +334,11 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
 
 /// Returns the search for messages with a metadata pair.
 pub(super) fn of_metadata(name: &str, value: &str) -> String {
-    quoted(&format!("metadata.{name}:{value}"))
+    quoted(&format!("metadata.{}:{value}", name.replace(':', "\\:")))
 }
 
 fn quoted(part: &str) -> String {
+    let part = &part.replace('"', "\\\"");
     if !part.contains(char::is_whitespace) {
         return part.to_owned();
     }

@@ -133,3 +133,24 @@ fn each_term_can_be_removed() {
     assert_eq!(without.len(), 4);
     assert_eq!(without[3].0, "status: queued");
 }
+
+#[test]
+fn the_search_of_a_metadata_pair_finds_exactly_that_pair() {
+    for (name, value) in [
+        ("order", "10482"),
+        ("k:colon", "v:1"),
+        ("a", "\u{f6}\"q"),
+        ("a", "two \"quoted\" words"),
+        ("a b", "c d"),
+        ("k:x", "with space"),
+    ] {
+        let text = of_metadata(name, value);
+        let search = Search::read(&text, "", "", &TimeZone::UTC);
+        let expected = Term::Metadata(format!("metadata[{name}]"), value.to_owned(), String::new());
+        let [Term::Metadata(found_name, found_value, _)] = search.terms.as_slice() else { panic!("{text}") };
+        let Term::Metadata(name, value, _) = expected else { unreachable!() };
+        assert_eq!((found_name, found_value), (&name, &value), "{text}");
+        let kept = search.with_status("bounced").into_iter().find(|(key, _)| *key == "q").unwrap().1;
+        assert_eq!(Search::read(&kept, "", "", &TimeZone::UTC).terms, search.terms, "{kept}");
+    }
+}

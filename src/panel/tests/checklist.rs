@@ -10,9 +10,12 @@ async fn the_page_shows_every_item_with_its_requiring_receivers() {
     let domains = world.engine.domains(world.account, PageRequest { before: None, limit: 1 }).unwrap().rows;
     let path = format!("/domains/{}", domains[0].0);
     let page = browser.get(&format!("{path}/checklist")).await;
-    for shown in ["SPF names this server", "Google, Yahoo, Microsoft", "The domain is transactional.", "Unknown"] {
+    for shown in
+        ["SPF names this server", "Google, Yahoo, Microsoft", "The domain is transactional.", "Unknown", "not required"]
+    {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
+    assert!(page.shows("0 answers in 7 days; at least 100 are needed.") && !page.shows("nobody"), "{}", page.body);
     assert!(page.shows("No item failed.") && !page.shows("/verify"), "{}", page.body);
     assert!(browser.get(&path).await.shows(&format!("href=\"{path}/checklist\"")));
     assert_eq!(browser.get("/domains/dom_x/checklist").await.status, 404);

@@ -12,6 +12,7 @@ mod explaining;
 mod following;
 mod keys;
 mod looking;
+mod markup;
 mod oidc;
 mod opening;
 mod operators;
@@ -293,6 +294,12 @@ impl Browser {
             let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
             self.cookies.insert(name.to_owned(), value.to_owned());
         }
-        Reply { status, headers, body: body.to_owned() }
+        let reply = Reply { status, headers, body: body.to_owned() };
+        let is_page =
+            body.starts_with("<!doctype html>") && !reply.header("content-security-policy").contains("sandbox");
+        if let Some(imbalance) = is_page.then(|| markup::first_imbalance(body)).flatten() {
+            panic!("{method} {path}: {imbalance}\n{body}");
+        }
+        reply
     }
 }

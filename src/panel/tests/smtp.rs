@@ -25,13 +25,27 @@ async fn the_page_has_settings_to_copy_if_submission_is_configured() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     assert!(browser.get("/smtp").await.shows("SMTP submission is not configured"));
-    let address = SmtpAddress { host: "mail.example.com".to_owned(), port: Some(587), tls_port: Some(465) };
+    let host = "mail.example.com".to_owned();
+    let address = SmtpAddress { host, port: Some(587), offers_starttls: true, tls_port: Some(465) };
     world.engine.settings.smtp.set(address).unwrap();
     let page = browser.get("/smtp").await;
-    for shown in ["mail.example.com", "587 (STARTTLS)", "465 (SSL/TLS)", "postrider", "No refusals"] {
+    for shown in ["mail.example.com", "Port with STARTTLS", "Port with SSL/TLS", "postrider", "No refusals"] {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
+    for (id, copied) in [("copy-port", "587"), ("copy-tls-port", "465")] {
+        assert_eq!(page.between(&format!("id=\"{id}\" class=\"whole\">"), "<"), copied, "{}", page.body);
+    }
     assert!(browser.get("/").await.shows("href=\"/smtp\""));
+}
+
+#[tokio::test]
+async fn starttls_is_not_promised_where_the_listener_does_not_offer_it() {
+    let world = World::new().await;
+    let host = "127.0.0.1".to_owned();
+    let address = SmtpAddress { host, port: Some(1025), offers_starttls: false, tls_port: None };
+    world.engine.settings.smtp.set(address).unwrap();
+    let page = world.owner().await.get("/smtp").await;
+    assert!(page.shows("Port without encryption") && !page.shows("STARTTLS"), "{}", page.body);
 }
 
 #[tokio::test]

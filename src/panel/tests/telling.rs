@@ -116,7 +116,7 @@ async fn the_overview_draws_the_counts_and_judges_the_reputation() {
     let page = browser.get("/").await;
     for expected in [
         "120 messages accepted in the last 7 days. Needs attention:",
-        "Bounces on the transactional stream: 6.67% (8 of 120). Providers may block above 5%.",
+        "Bounces on the transactional stream in 7 days: 6.67% (8 of 120). Providers may block above 5%.",
         "14 Nov: 112 delivered, 8 bounced, 0 failed</span>",
         "class=\"rate\"",
         "<th scope=\"row\">14 Nov</th><td>120</td><td>112</td><td>0</td><td>8</td><td>0</td><td>6.67%</td>",
@@ -125,6 +125,10 @@ async fn the_overview_draws_the_counts_and_judges_the_reputation() {
     ] {
         assert!(page.shows(expected), "{expected} in {}", page.body);
     }
+    let counted = page.between("class=\"findings\"", "View messages").split("href=\"").nth(1).unwrap_or_default();
+    let counted = counted.split('"').next().unwrap_or_default().replace("&#38;", "&");
+    let from = "after%3A2023-11-07T23%3A00%3A00.000%2B00%3A00";
+    assert_eq!(counted, format!("/messages?q={from}&status=bounced&stream=transactional"));
     let page = browser.get("/?range=24h").await;
     assert!(page.shows(">22:00: 112 delivered"), "the hour in the account's zone");
     assert!(page.shows("120 messages accepted in the last 24 hours. Needs attention:"));

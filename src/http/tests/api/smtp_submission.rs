@@ -280,7 +280,8 @@ async fn many_large_copies_are_appended_one_after_the_other() {
 async fn me_shows_the_address_of_smtp_submission() {
     let mut world = World::new().await;
     assert_eq!(world.get("/v1/me").await.json()["smtp"], Value::Null);
-    let address = SmtpAddress { host: "mail.example.com".to_owned(), port: Some(587), tls_port: None };
+    let host = "mail.example.com".to_owned();
+    let address = SmtpAddress { host, port: Some(587), offers_starttls: true, tls_port: None };
     world.engine.settings.smtp.set(address).unwrap();
     let expected =
         serde_json::json!({"host": "mail.example.com", "port": 587, "tls_port": null, "username": "postrider"});

@@ -53,12 +53,6 @@ impl<O: Copy + Eq + Hash> TurnPermits<O> {
         }
     }
 
-    /// Whether a permit is taken.
-    pub(super) fn is_used(&self) -> bool {
-        // Each permit holds a reference.
-        Arc::strong_count(&self.0) > 1
-    }
-
     /// Returns the number of requests that wait for a permit.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {

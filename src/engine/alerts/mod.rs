@@ -9,6 +9,7 @@ mod checks;
 mod dmarc;
 mod egress;
 pub mod listing;
+mod mail_permits;
 mod network;
 pub(super) mod notifier;
 pub mod outlook;

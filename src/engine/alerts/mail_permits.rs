@@ -1,0 +1,278 @@
+//! Permits for mails of notices. A mail to a user of an account needs two: one of its domain, and one of those for
+//! users. It gets both at the same time, so a mail that waits for one of them never keeps the other from a third party.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::base::id::AccountId;
+use crate::domain::hostname::DomainName;
+
+/// Maximum mails to users of accounts sent concurrently. No account has more than half of them.
+const USERS_AT_ONCE: usize = 64;
+/// Maximum mails to one domain sent concurrently. No payer has more than half of them.
+const OF_DOMAIN_AT_ONCE: usize = 4;
+
+/// The party for whom a mail is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Payer {
+    /// The operator, whose addresses are in the configuration.
+    Operator,
+    /// An account, whose user gets the mail.
+    Account(AccountId),
+}
+
+/// The permits. Payers take turns.
+#[derive(Clone, Default)]
+pub(super) struct MailPermits(Arc<Mutex<State>>);
+
+/// The permit to send one mail, released when dropped.
+pub(super) struct MailPermit {
+    permits: MailPermits,
+    payer: Payer,
+    domain: DomainName,
+}
+
+#[derive(Default)]
+struct State {
+    /// Mails in flight to users of each account.
+    users: HashMap<AccountId, usize>,
+    /// Mails in flight to each domain, by payer.
+    domains: HashMap<DomainName, HashMap<Payer, usize>>,
+    /// Waiting mails of each payer, oldest first.
+    waiting: HashMap<Payer, VecDeque<Waiter>>,
+    /// Payers with waiting mails, the next one first.
+    turns: VecDeque<Payer>,
+}
+
+struct Waiter {
+    domain: DomainName,
+    granted: oneshot::Sender<MailPermit>,
+}
+
+impl State {
+    /// Whether both permits of a mail are free.
+    fn has_room(&self, payer: Payer, domain: &DomainName) -> bool {
+        let of_user = match payer {
+            Payer::Operator => true,
+            Payer::Account(account) => {
+                let of_account = self.users.get(&account).copied().unwrap_or_default();
+                of_account < USERS_AT_ONCE / 2 && self.users.values().sum::<usize>() < USERS_AT_ONCE
+            }
+        };
+        of_user
+            && self.domains.get(domain).is_none_or(|held| {
+                let of_payer = held.get(&payer).copied().unwrap_or_default();
+                of_payer < OF_DOMAIN_AT_ONCE / 2 && held.values().sum::<usize>() < OF_DOMAIN_AT_ONCE
+            })
+    }
+
+    fn take(&mut self, payer: Payer, domain: &DomainName) {
+        *self.domains.entry(domain.clone()).or_default().entry(payer).or_default() += 1;
+        if let Payer::Account(account) = payer {
+            *self.users.entry(account).or_default() += 1;
+        }
+    }
+
+    fn release(&mut self, payer: Payer, domain: &DomainName) {
+        let lower = |held: &mut usize| {
+            *held = held.saturating_sub(1);
+            *held > 0
+        };
+        if let Some(held) = self.domains.get_mut(domain) {
+            held.retain(|of, held| *of != payer || lower(held));
+            if held.is_empty() {
+                self.domains.remove(domain);
+            }
+        }
+        self.users.retain(|account, held| payer != Payer::Account(*account) || lower(held));
+    }
+
+    fn queue(&mut self, payer: Payer, waiter: Waiter) {
+        let line = self.waiting.entry(payer).or_default();
+        if line.is_empty() {
+            self.turns.push_back(payer);
+        }
+        line.push_back(waiter);
+    }
+
+    /// Takes the permits of the next mail that has room: the oldest one of the payer whose turn it is.
+    fn next(&mut self) -> Option<(Payer, Waiter)> {
+        let place = |payer: &Payer| {
+            let line = self.waiting.get(payer)?;
+            line.iter().position(|waiter| self.has_room(*payer, &waiter.domain))
+        };
+        let (turn, place) = self.turns.iter().enumerate().find_map(|(turn, payer)| Some((turn, place(payer)?)))?;
+        let payer = self.turns.remove(turn)?;
+        let line = self.waiting.get_mut(&payer)?;
+        let waiter = line.remove(place)?;
+        if line.is_empty() {
+            self.waiting.remove(&payer);
+        } else {
+            self.turns.push_back(payer);
+        }
+        self.take(payer, &waiter.domain);
+        Some((payer, waiter))
+    }
+
+    /// Removes the mails whose sender no longer waits.
+    fn withdraw(&mut self) {
+        self.waiting.retain(|_, line| {
+            line.retain(|waiter| !waiter.granted.is_closed());
+            !line.is_empty()
+        });
+        let waiting = &self.waiting;
+        self.turns.retain(|payer| waiting.contains_key(payer));
+    }
+}
+
+impl MailPermits {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the permit of a mail to `domain`. Returns `None` if the permits are gone, which never happens.
+    pub(super) async fn take(&self, payer: Payer, domain: &DomainName) -> Option<MailPermit> {
+        // Dropped after the receiver, whose request it recognises by that.
+        let mut withdrawal = Withdrawal { permits: self, is_needed: true };
+        let (granted, permit) = oneshot::channel();
+        {
+            let mut state = self.state();
+            // Mails that already wait have no room, because every release grants until none has.
+            if state.has_room(payer, domain) {
+                state.take(payer, domain);
+                withdrawal.is_needed = false;
+                return Some(self.permit(payer, domain.clone()));
+            }
+            state.queue(payer, Waiter { domain: domain.clone(), granted });
+        }
+        let permit = permit.await.ok();
+        withdrawal.is_needed = false;
+        permit
+    }
+
+    fn permit(&self, payer: Payer, domain: DomainName) -> MailPermit {
+        MailPermit { permits: self.clone(), payer, domain }
+    }
+
+    /// Grants the free permits.
+    fn grant(&self) {
+        loop {
+            let next = self.state().next();
+            let Some((payer, Waiter { domain, granted })) = next else { return };
+            // If the waiter is gone, dropping the permit returns it.
+            drop(granted.send(self.permit(payer, domain)));
+        }
+    }
+}
+
+impl Drop for MailPermit {
+    fn drop(&mut self) {
+        self.permits.state().release(self.payer, &self.domain);
+        self.permits.grant();
+    }
+}
+
+/// Removes the requests of cancelled waiters when dropped.
+struct Withdrawal<'a> {
+    permits: &'a MailPermits,
+    is_needed: bool,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        if self.is_needed {
+            self.permits.state().withdraw();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    type Request<'a> = Pin<Box<dyn Future<Output = Option<MailPermit>> + 'a>>;
+
+    fn account(number: u8) -> Payer {
+        Payer::Account(AccountId(Ulid([number; 16])))
+    }
+
+    /// Requests a permit, and returns it if it is granted at once.
+    fn request<'a>(
+        permits: &'a MailPermits,
+        payer: Payer,
+        domain: &'a DomainName,
+    ) -> (Request<'a>, Option<MailPermit>) {
+        let mut waits: Request<'_> = Box::pin(permits.take(payer, domain));
+        let permit = granted(&mut waits);
+        (waits, permit)
+    }
+
+    fn granted(waits: &mut Request<'_>) -> Option<MailPermit> {
+        match waits.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(permit) => permit,
+            Poll::Pending => None,
+        }
+    }
+
+    fn domain(name: &str) -> DomainName {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn a_mail_that_waits_for_its_account_takes_no_permit_of_its_domain() {
+        let (permits, good) = (MailPermits::default(), domain("good.test"));
+        let silent: Vec<_> = (0..32).map(|number| domain(&format!("s{number}.test"))).collect();
+        let mut held = Vec::new();
+        for number in [1, 2] {
+            held.extend(silent.iter().map(|silent| request(&permits, account(number), silent).1.unwrap()));
+        }
+        let waiting: Vec<_> = [1, 2, 1, 2, 3].map(|number| request(&permits, account(number), &good)).into();
+        assert!(waiting.iter().all(|(_, permit)| permit.is_none()), "all permits of users are taken");
+        for _ in 0..2 {
+            held.extend(request(&permits, Payer::Operator, &good).1);
+        }
+        assert_eq!(held.len(), 66, "the operator's mails to the healthy domain do not wait");
+    }
+
+    #[test]
+    fn a_mail_that_waits_for_its_domain_takes_no_permit_of_users() {
+        let (permits, silent, good) = (MailPermits::default(), domain("silent.test"), domain("good.test"));
+        let requests = |number| (0..40).map(|_| request(&permits, account(number), &silent)).collect::<Vec<_>>();
+        let (first, second) = (requests(1), requests(2));
+        let held = first.iter().chain(&second).filter(|(_, permit)| permit.is_some()).count();
+        assert_eq!(held, OF_DOMAIN_AT_ONCE);
+        assert!([1, 2, 3].iter().all(|number| request(&permits, account(*number), &good).1.is_some()));
+    }
+
+    #[test]
+    fn payers_take_turns_and_a_cancelled_request_leaves_the_queue() {
+        let (permits, name) = (MailPermits::default(), domain("a.test"));
+        let mut held: Vec<_> = [1, 1, 2, 2].map(|number| request(&permits, account(number), &name).1).into();
+        let payers = [account(3), account(3), account(3), Payer::Operator];
+        let mut waiting: Vec<_> = payers.map(|payer| request(&permits, payer, &name).0).into();
+        drop(waiting.remove(0));
+        let mut in_order = Vec::new();
+        for _ in 0..3 {
+            held.remove(0);
+            let mut permit = None;
+            waiting.retain_mut(|waits| {
+                let is_new = granted(waits);
+                let waits_on = is_new.is_none();
+                permit = is_new.or(permit.take());
+                waits_on
+            });
+            in_order.extend(permit.as_ref().map(|permit| permit.payer));
+            held.push(permit);
+        }
+        assert_eq!(in_order, [account(3), Payer::Operator, account(3)]);
+        held.clear();
+        let state = permits.state();
+        assert!(state.users.is_empty() && state.domains.is_empty() && state.waiting.is_empty());
+        assert!(state.turns.is_empty());
+    }
+}

@@ -1,14 +1,18 @@
-//! Alerts about relays, raised by transfers: a relay needs its operator, or works again.
+//! Alerts about relays, raised by transfers: a relay needs its operator, or works again. A check ends the alerts of
+//! relays that send no messages any more.
 
 use std::sync::{Arc, PoisonError};
 
+use super::notifier::SERVICE;
 use crate::base::id::AccountId;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::engine::Engine;
-use crate::store::op::alert::{ClearAlert, RaiseAlert};
+use crate::store::error::StoreError;
+use crate::store::op::alert::{ClearAlert, Finding, RaiseAlert, known_subjects};
 use crate::store::read::Read as _;
 use crate::store::row::alert::AlertStateRow;
 use crate::store::schema;
+use crate::store::snapshot::Snapshot;
 
 impl Engine {
     /// Raises the alert of a relay whose login is refused, or whose source address is not configured on this machine.
@@ -38,5 +42,16 @@ impl Engine {
             let (account, subject) = (AccountId::default(), relay.to_string());
             self.store.post(ClearAlert { account, condition: Condition::RelayFailing, subject }, |_ended| {});
         }
+    }
+
+    /// Returns the finding that ends the alerts of relays that the configuration no longer has, or has for alerts only:
+    /// no transfer will show that they work. `None` if the relays are unknown.
+    pub(super) fn removed_relays(&self, snapshot: &Snapshot) -> Result<Option<Finding>, StoreError> {
+        let Some(notifier) = self.alerts.notifier() else { return Ok(None) };
+        let condition = Condition::RelayFailing;
+        let mut unknown = known_subjects(snapshot, SERVICE, condition)?;
+        let relays = notifier.egress.relays();
+        unknown.retain(|name| relays.iter().any(|relay| *relay.name == **name && !relay.streams.is_empty()));
+        Ok(Some(Finding { unknown, ..Finding::of_service(condition, []) }))
     }
 }

@@ -1,30 +1,57 @@
 //! Check that attempts still succeed. Only attempts that show whether our own egress works count, so a hard bounce
 //! counts as a success.
+//!
+//! Retries become rare, and a restart forgets all attempts. So the lack of failures ends no stall: only a success does,
+//! or that no message waits to be sent.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::notifier::SERVICE;
+use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
+use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::domain::event::BounceKind;
+use crate::engine::Engine;
+use crate::engine::messages::MessageRecord;
+use crate::engine::wait_reason::{Holds, WaitReason};
+use crate::store::error::StoreError;
+use crate::store::op::alert::Finding;
 use crate::store::op::settle_transfer::TransferEnd;
+use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::row::alert::AlertStateRow;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+use crate::store::timer::{Timer, TimerKind};
 
 /// Number of attempts without success that raises an alert.
 pub(super) const ATTEMPTS: usize = 20;
 /// Period of these attempts.
 pub(super) const WINDOW: Duration = Duration::from_secs(30 * 60);
+/// Time after which a due message is overdue.
+const OVERDUE: Duration = Duration::from_secs(15 * 60);
+/// Number of overdue messages that raises an alert.
+const OVERDUE_COUNT: usize = 20;
+/// Maximum timers that one check reads.
+const TIMERS_MAX: usize = 2000;
 
 /// Failed attempts since the last success.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     failed: VecDeque<Timestamp>,
+    /// Whether an attempt has succeeded since the last stall, or since the start.
+    has_succeeded: bool,
 }
 
 impl Attempts {
     /// Records the end of an attempt.
     pub(super) fn note(&mut self, end: &TransferEnd, now: Timestamp) {
         match end {
-            TransferEnd::Delivered => self.failed.clear(),
-            TransferEnd::Bounced(bounce) if bounce.kind == BounceKind::Hard => self.failed.clear(),
+            TransferEnd::Delivered => self.succeeded(),
+            TransferEnd::Bounced(bounce) if bounce.kind == BounceKind::Hard => self.succeeded(),
             TransferEnd::Bounced(_) | TransferEnd::Deferred { .. } => {
                 self.failed.push_back(now);
                 if self.failed.len() > ATTEMPTS {
@@ -41,10 +68,114 @@ impl Attempts {
         }
     }
 
+    fn succeeded(&mut self) {
+        self.failed.clear();
+        self.has_succeeded = true;
+    }
+
+    /// Records that the queue is stalled. Only a later success shows the end of the stall.
+    pub(super) const fn note_stall(&mut self) {
+        self.has_succeeded = false;
+    }
+
+    /// Returns whether an attempt has succeeded since the last stall, or since the start.
+    pub(super) const fn have_succeeded(&self) -> bool {
+        self.has_succeeded
+    }
+
     /// Returns whether the last [`ATTEMPTS`] attempts all failed, within [`WINDOW`] before `now`.
     pub(super) fn are_failing(&self, now: Timestamp) -> bool {
         self.failed.len() == ATTEMPTS && self.failed.front().is_some_and(|first| now.since(*first) < WINDOW)
     }
+}
+
+impl Engine {
+    /// Checks whether queued mail goes out.
+    pub(super) fn queue_finding(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Finding, StoreError> {
+        let finding = Finding::of_service(Condition::QueueStalled, self.stalled(snapshot, now)?);
+        if !finding.found.is_empty() {
+            self.attempts().note_stall();
+            return Ok(finding);
+        }
+        let is_unknown = !self.attempts().have_succeeded()
+            && is_stall_open(snapshot)?
+            && self.are_waiting(snapshot, &after_prefix(&[]), 1, is_to_be_sent)?;
+        Ok(Finding { unknown: is_unknown.then(String::new).into_iter().collect(), ..finding })
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.alerts.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stalled(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Option<Sighting>, StoreError> {
+        let raise = |seen: String| {
+            Some(Sighting::new(Condition::QueueStalled, Severity::Critical, "Queued mail does not go out", seen))
+        };
+        if self.attempts().are_failing(now) {
+            let minutes = WINDOW.as_secs() / 60;
+            return Ok(raise(format!("The last {ATTEMPTS} attempts failed, all within {minutes} minutes.")));
+        }
+        let to = Timer::first_after(now - OVERDUE);
+        let is_overdue = self.are_waiting(snapshot, &to, OVERDUE_COUNT, lacks_a_route)?;
+        let minutes = OVERDUE.as_secs() / 60;
+        let seen = || format!("At least {OVERDUE_COUNT} messages have been due for {minutes} minutes.");
+        Ok(is_overdue.then(seen).and_then(raise))
+    }
+
+    /// Returns whether `count` of the first timers before `to` are of messages that wait for such a reason.
+    fn are_waiting(
+        &self,
+        snapshot: &Snapshot,
+        to: &[u8],
+        count: usize,
+        is_meant: fn(WaitReason) -> bool,
+    ) -> Result<bool, StoreError> {
+        let (mut timers, mut looked_at) = (Vec::new(), 0);
+        snapshot.scan_sound(Table::Timers, &[], to, Order::Ascending, &mut |key, _| {
+            timers.extend(Timer::decode(key).filter(|timer| timer.kind == TimerKind::Transfer));
+            looked_at += 1;
+            Ok(if looked_at < TIMERS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        let mut found = 0;
+        for timer in timers {
+            found += usize::from(self.waits_for(snapshot, &timer, is_meant)?);
+            if found == count {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn waits_for(
+        &self,
+        snapshot: &Snapshot,
+        timer: &Timer,
+        is_meant: fn(WaitReason) -> bool,
+    ) -> Result<bool, StoreError> {
+        let id = MessageId(timer.id);
+        let key = schema::message(timer.account, id);
+        let row = snapshot.sound_row::<MessageRow>(&key)?;
+        let Some((row, transfer)) = row.zip(snapshot.sound_row::<TransferRow>(&key)?) else { return Ok(false) };
+        let record = MessageRecord { id, row, transfer, next_attempt_at: None, waiting: None };
+        let holds = Holds::read(snapshot, timer.account)?;
+        Ok(self.wait_of(&record, &holds).is_some_and(|wait| is_meant(wait.reason)))
+    }
+}
+
+/// Whether no route is free for a message. Messages that wait because of their account, their site or a restored store
+/// are not counted.
+fn lacks_a_route(reason: WaitReason) -> bool {
+    matches!(reason, WaitReason::Dns | WaitReason::Relay | WaitReason::Busy)
+}
+
+/// Whether a message is to be sent once egress works. Paused messages and those on hold are not.
+fn is_to_be_sent(reason: WaitReason) -> bool {
+    !matches!(reason, WaitReason::Paused | WaitReason::Held)
+}
+
+fn is_stall_open(snapshot: &Snapshot) -> Result<bool, StoreError> {
+    let key = schema::alert_state(SERVICE, Condition::QueueStalled, "");
+    Ok(snapshot.sound_row::<AlertStateRow>(&key)?.is_some_and(|row| row.state.is_open()))
 }
 
 #[cfg(test)]

@@ -1,19 +1,17 @@
-//! Checks that need no network: disk, certificate, backup, queue, clock, damage, quotas and replication.
+//! Checks that need no network: disk, certificate, backup, clock, damage, quotas and replication.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::network;
 use super::notifier::SERVICE;
-use super::{dmarc, providers, rates, stalled};
-use crate::base::id::{AccountId, MessageId, Ulid};
+use super::{dmarc, providers, rates};
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
 use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::engine::Engine;
-use crate::engine::messages::MessageRecord;
 use crate::engine::replica::{ReplicaStatus, Role, State};
-use crate::engine::wait_reason::{Holds, WaitReason};
 use crate::machine::quota::Quota;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::alert::{ChangedAlerts, Finding, RecordFindings, known_subjects};
@@ -21,22 +19,14 @@ use crate::store::op::alert_quota;
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::alert::OpenAlertRow;
-use crate::store::row::message::{MessageRow, TransferRow};
-use crate::store::schema::{self, Table};
+use crate::store::schema::Table;
 use crate::store::snapshot::Snapshot;
-use crate::store::timer::{Timer, TimerKind};
 
 /// Free space below this multiple of the required minimum is low.
 const ROOM: u64 = 16;
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Remaining validity of the certificate that is a warning, and that is critical.
 const CERTIFICATE: [Duration; 2] = [Duration::from_secs(14 * 24 * 3600), Duration::from_secs(3 * 24 * 3600)];
-/// Time after which a due message is overdue.
-const OVERDUE: Duration = Duration::from_secs(15 * 60);
-/// Number of overdue messages that raises an alert.
-const OVERDUE_COUNT: usize = 20;
-/// Maximum overdue messages that one check reads.
-const OVERDUE_LOOKED_AT: usize = 2000;
 /// Replication lag that is a warning, and time for which an unreachable bucket becomes critical.
 const LAG: Duration = Duration::from_secs(60);
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
@@ -106,13 +96,14 @@ impl Engine {
         let mut findings = vec![
             Finding::of_service(Condition::DiskLow, disk(self.store.free_bytes()?, self.settings.min_free_bytes)),
             Finding::of_service(Condition::BackupOld, self.backup(&snapshot, now)?),
-            Finding::of_service(Condition::QueueStalled, self.stalled(&snapshot, now)?),
+            self.queue_finding(&snapshot, now)?,
             Finding::of_service(Condition::ClockDoubtful, self.clock_doubt()),
         ];
         if let Some(sources) = self.alerts.sources.get() {
             let certificate = (sources.certificate_until)().and_then(|until| certificate(until, now));
             findings.push(Finding::of_service(Condition::CertificateExpiring, certificate));
         }
+        findings.extend(self.removed_relays(&snapshot)?);
         findings.extend(quotas(&snapshot, now)?);
         findings.extend(providers::findings(self, &snapshot, now)?);
         Ok(findings)
@@ -143,63 +134,6 @@ impl Engine {
         let hours = age_max.as_secs() / 3600;
         let summary = format!("No backup in the last {hours} hours");
         Ok(Some(Sighting::new(Condition::BackupOld, Severity::Warning, summary, seen)))
-    }
-
-    fn stalled(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Option<Sighting>, StoreError> {
-        let raise = |seen: String| {
-            Some(Sighting::new(Condition::QueueStalled, Severity::Critical, "Queued mail does not go out", seen))
-        };
-        let failing = {
-            let attempts = self.alerts.attempts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            attempts.are_failing(now)
-        };
-        if failing {
-            let minutes = stalled::WINDOW.as_secs() / 60;
-            return Ok(raise(format!("The last {} attempts failed, all within {minutes} minutes.", stalled::ATTEMPTS)));
-        }
-        let overdue = self.overdue(snapshot, now)?;
-        Ok(if overdue < OVERDUE_COUNT {
-            None
-        } else {
-            let minutes = OVERDUE.as_secs() / 60;
-            raise(format!("At least {overdue} messages have been due for {minutes} minutes."))
-        })
-    }
-
-    /// Counts messages that are overdue because no route is free, up to [`OVERDUE_COUNT`]. Messages that wait because
-    /// of their account, their site or a restored store are not counted.
-    fn overdue(&self, snapshot: &Snapshot, now: Timestamp) -> Result<usize, StoreError> {
-        let to = Timer::first_after(now - OVERDUE);
-        let (mut timers, mut looked_at) = (Vec::new(), 0);
-        snapshot.scan_sound(Table::Timers, &[], &to, Order::Ascending, &mut |key, _| {
-            timers.extend(Timer::decode(key).filter(|timer| timer.kind == TimerKind::Transfer));
-            looked_at += 1;
-            Ok(if looked_at < OVERDUE_LOOKED_AT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        })?;
-        let mut overdue = 0;
-        for timer in timers {
-            if overdue < OVERDUE_COUNT && self.lacks_a_way(snapshot, &timer)? {
-                overdue += 1;
-            }
-        }
-        Ok(overdue)
-    }
-
-    fn lacks_a_way(&self, snapshot: &Snapshot, timer: &Timer) -> Result<bool, StoreError> {
-        let key = schema::message(timer.account, MessageId(timer.id));
-        let row = snapshot.sound_row::<MessageRow>(&key)?;
-        let Some((row, transfer)) = row.zip(snapshot.sound_row::<TransferRow>(&key)?) else { return Ok(false) };
-        let id = MessageId(timer.id);
-        let record = MessageRecord { id, row, transfer, next_attempt_at: None, waiting: None };
-        let holds = Holds::read(snapshot, timer.account)?;
-        Ok(self.wait_of(&record, &holds).is_some_and(|wait| match wait.reason {
-            WaitReason::Dns | WaitReason::Relay | WaitReason::Busy => true,
-            WaitReason::Backoff
-            | WaitReason::Throttled
-            | WaitReason::Paused
-            | WaitReason::Held
-            | WaitReason::Unconfirmed => false,
-        }))
     }
 
     fn clock_doubt(&self) -> Option<Sighting> {

@@ -7,6 +7,7 @@ pub mod alert;
 pub mod api_key;
 pub mod attachment;
 pub mod audit;
+pub mod bimi_record;
 pub mod device;
 pub mod dmarc_record;
 pub mod dmarc_source;

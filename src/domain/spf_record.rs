@@ -1,4 +1,4 @@
-//! The syntax of an SPF record (RFC 7208 4.6.1 and 5), and whether it lets a host pass.
+//! The syntax of an SPF record (RFC 7208 4.6.1 and 5), and what it says about a host.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,11 +22,28 @@ pub fn faulty_term(record: &str) -> Option<&str> {
     })
 }
 
-/// Returns whether a valid record lets `host` pass, by a term `a` or `include` with its name. Terms after `all` have no
-/// effect (RFC 7208 5.1).
-pub fn passes(record: &str, host: &str) -> bool {
+/// A part of a valid record that decides about a host, or leaves the decision to another record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step<'r> {
+    /// A term `a` or `include` names the host. It passes, or it does not.
+    Decided(bool),
+    /// The record at this name decides if the host passes there. `passes` says whether it passes here too.
+    Include {
+        /// The name.
+        name: &'r str,
+        /// The result of a match.
+        passes: bool,
+    },
+    /// The record at this name replaces this one.
+    Redirect(&'r str),
+}
+
+/// Returns the parts of a record that concern `host`, in order: only the term that names the host, if there is one.
+/// Terms after `all` have no effect, nor does a redirection beside it (RFC 7208 5.1, 6.1). An invalid record has none.
+pub fn steps<'r>(record: &'r str, host: &str) -> Vec<Step<'r>> {
+    let mut steps = Vec::new();
     if faulty_term(record).is_some() {
-        return false;
+        return steps;
     }
     let host = bare(host);
     for term in terms(record).filter(|term| modifier(term).is_none()) {
@@ -34,14 +51,20 @@ pub fn passes(record: &str, host: &str) -> bool {
         let (name, target) = split(mechanism);
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("all") {
-            return false;
+            return steps;
         }
-        let named = target.strip_prefix(':').map(|target| target.split('/').next().unwrap_or_default());
-        if (is("a") || is("include")) && named.is_some_and(|named| bare(named) == host) {
-            return qualifier == '+';
+        let Some(target) = target.strip_prefix(':') else { continue };
+        let named = target.split('/').next().unwrap_or_default();
+        if (is("a") || is("include")) && bare(named) == host {
+            return vec![Step::Decided(qualifier == '+')];
+        }
+        if is("include") {
+            steps.push(Step::Include { name: target, passes: qualifier == '+' });
         }
     }
-    false
+    let redirection = terms(record).filter_map(modifier).find(|(name, _)| name.eq_ignore_ascii_case("redirect"));
+    steps.extend(redirection.map(|(_, name)| Step::Redirect(name)));
+    steps
 }
 
 fn bare(name: &str) -> String {
@@ -160,6 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn other_records_decide_before_all_or_the_end() {
+        let of = |record| steps(record, "mail.example.com");
+        let include = |name, passes| Step::Include { name, passes };
+        let redirect = Step::Redirect("c.example");
+        assert_eq!(of("v=spf1 include:a.example mx redirect=c.example"), [include("a.example", true), redirect]);
+        assert_eq!(of("v=spf1 redirect=c.example ?include:a.example"), [include("a.example", false), redirect]);
+        assert_eq!(of("v=spf1 redirect=c.example a:mail.example.com"), [Step::Decided(true)]);
+        assert_eq!(of("v=spf1 redirect=c.example -all"), []);
+        assert_eq!(of("v=spf1 foo:bar redirect=c.example"), []);
+    }
+
+    #[test]
     fn a_host_passes_by_a_term_before_all() {
         for (record, passes) in [
             ("v=spf1 mx a:Mail.Example.com. -all", true),
@@ -173,7 +208,8 @@ mod tests {
             ("v=spf1 a:mail.example.com include: -all", false),
             ("v=spf1 a -all", false),
         ] {
-            assert_eq!(super::passes(record, "mail.example.com"), passes, "{record}");
+            let is_passed = steps(record, "mail.example.com") == [Step::Decided(true)];
+            assert_eq!(is_passed, passes, "{record}");
         }
     }
 }

@@ -9,11 +9,10 @@ use super::domains::{dmarc_record_of, expected_records, finding_of};
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_walk::Discovery;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
-use crate::domain::spf_record;
 use crate::domain::stream::Stream;
 use crate::machine::checklist::dns::{RecordFacts, Replies, SpfFacts};
 use crate::machine::checklist::traffic::{Marketing, Observed};
-use crate::machine::checklist::{ItemId, Judgement, dns, traffic};
+use crate::machine::checklist::{ItemId, Judgement, bimi, dns, traffic};
 use crate::machine::dmarc_advice;
 use crate::machine::reputation::Measure;
 use crate::store::error::StoreError;
@@ -46,7 +45,7 @@ impl Engine {
         let [_, (_, counts)] = &stream.windows;
         let judge = |item| match item {
             ItemId::Spf => records.spf(),
-            ItemId::Dkim => dns::dkim(records.dkim()),
+            ItemId::Dkim => dns::dkim(records.dkim(), records.dkim_found),
             ItemId::Dmarc => dns::dmarc(&records.dmarc, records.own_dmarc, &records.wanted_dmarc),
             ItemId::Alignment => dns::alignment(records.dkim(), records.return_path(), &records.dmarc),
             ItemId::DmarcReports => {
@@ -68,7 +67,7 @@ impl Engine {
                 traffic::rate(Measure::Bounces, stream.levels.bounces, counts.figures().rate(Measure::Bounces))
             }
             ItemId::Replies => dns::replies(row.facts.receiving.as_ref().map(replies).as_ref()),
-            ItemId::Bimi => dns::bimi(row.facts.bimi.as_deref(), &records.dmarc),
+            ItemId::Bimi => bimi::bimi(row.facts.bimi.as_deref(), &records.dmarc),
         };
         Ok(ItemId::ALL.map(|item| (item, judge(item))).into())
     }
@@ -112,9 +111,10 @@ const fn replies(of: &Receiving) -> Replies<'_> {
 /// A domain's DNS records, as the last check found them.
 struct Records<'r> {
     row: &'r DomainRow,
-    host: &'r str,
     dkim_name: String,
     dkim_seen: Option<bool>,
+    /// The TXT records at that name.
+    dkim_found: &'r [String],
     return_path_name: String,
     return_path_seen: Option<bool>,
     spf: Option<&'r Finding>,
@@ -150,8 +150,8 @@ impl<'r> Records<'r> {
         }
         Ok(Self {
             row,
-            host: &engine.settings.hostname,
             dkim_seen: seen(dkim),
+            dkim_found: dkim.map_or(&[], |finding| &finding.found),
             dkim_name,
             return_path_name: format!("rp.{}", row.name),
             return_path_seen: seen(finding(RecordPurpose::ReturnPath)),
@@ -175,7 +175,7 @@ impl<'r> Records<'r> {
     fn spf(&self) -> Judgement {
         let facts = self.spf.map(|finding| SpfFacts {
             found: &finding.found,
-            names_us: finding.found.iter().any(|text| spf_record::passes(text, self.host)),
+            names_us: finding.status == RecordStatus::Ok,
             lookups: self.row.facts.spf_lookups,
             wanted: &self.wanted_spf,
         });

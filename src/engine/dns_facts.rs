@@ -3,6 +3,7 @@
 
 use super::domain_records::begins_with_word;
 use super::ports::{LookupFailure, Resolve};
+use crate::domain::bimi_record;
 use crate::domain::hostname::DomainName;
 use crate::store::row::domain::{DnsFacts, Receiving};
 
@@ -32,7 +33,7 @@ async fn receiving(resolver: &dyn Resolve, domain: &DomainName) -> Option<Receiv
 async fn bimi(resolver: &dyn Resolve, domain: &DomainName) -> Option<Vec<String>> {
     match resolver.txt_now(&format!("default._bimi.{domain}")).await {
         Ok(mut texts) => {
-            texts.retain(|text| begins_with_word(text, "v=BIMI1"));
+            texts.retain(|text| bimi_record::is_meant_by(text));
             Some(texts)
         }
         Err(LookupFailure::Absent) => Some(Vec::new()),
@@ -86,7 +87,7 @@ pub(super) async fn spf_lookups(resolver: &dyn Resolve, record: &str) -> Option<
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::HashMap;
     use std::net::IpAddr;
 
@@ -96,9 +97,14 @@ mod tests {
 
     /// Names with their texts and mail servers. The text `!` stands for a failing lookup.
     #[derive(Default)]
-    struct Names(HashMap<&'static str, Vec<&'static str>>);
+    pub(in crate::engine) struct Names(HashMap<&'static str, Vec<&'static str>>);
 
     impl Names {
+        /// Names with one text each.
+        pub(in crate::engine) fn new<const N: usize>(texts: [(&'static str, &'static str); N]) -> Self {
+            Self(texts.map(|(name, text)| (name, vec![text])).into())
+        }
+
         fn get(&self, name: &str) -> Result<Vec<String>, LookupFailure> {
             match self.0.get(name).map(Vec::as_slice) {
                 Some(["!"]) => Err(LookupFailure::Temporary("SERVFAIL".to_owned())),
@@ -183,7 +189,7 @@ mod tests {
             ("MX null.example", vec![""]),
             ("A host.example", vec!["192.0.2.1"]),
             ("MX bad.example", vec!["!"]),
-            ("default._bimi.a.example", vec!["v=BIMI1; l=https://a.example/l.svg", "x"]),
+            ("default._bimi.a.example", vec!["v=BIMI2; l=https://a.example/l.svg", "x"]),
             ("default._bimi.bad.example", vec!["!"]),
         ]));
         let servers = Receiving::Servers(vec!["mx1.example".to_owned(), "mx2.example".to_owned()]);

@@ -9,21 +9,22 @@ use tokio::task::JoinSet;
 
 use super::Engine;
 use super::audit::Behalf;
+use super::dmarc::report_address;
 use super::dns_facts;
 use super::domain_records::find;
 use super::listing::{self, Page, PageRequest};
 use super::settings::Settings;
 use crate::base::id::{AccountId, DomainId};
-use crate::domain::dmarc_walk::{self, Answer, Discovery};
+use crate::domain::dmarc_walk::{self, Discovery};
 use crate::domain::hostname::DomainName;
-use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
+use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose};
 use crate::domain::stream::Stream;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::dkim;
 use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, check_new, dkim_name, domain_by_name};
 use crate::store::op::domain_change::{DeleteDomain, UpdateDomain, check_stream};
 use crate::store::read::Read as _;
-use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding};
+use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding, dmarc_answers};
 use crate::store::schema;
 
 /// Time before the first check of a new domain: enough for the user to publish a record.
@@ -292,12 +293,21 @@ pub fn dmarc_record_of(row: &DomainRow) -> Discovery {
     dmarc_walk::discover(&dmarc_answers(&row.findings))
 }
 
-fn dmarc_answers(findings: &[Finding]) -> Vec<Answer<'_>> {
-    let of_walk = findings.iter().filter(|finding| finding.purpose == RecordPurpose::Dmarc);
-    let records = |finding: &'_ Finding| finding.status != RecordStatus::Unchecked;
-    of_walk
-        .map(|finding| Answer { name: &finding.name, records: records(finding).then_some(&*finding.found) })
-        .collect()
+/// Returns the DMARC record to publish at the domain itself. It is never milder than one that the domain inherits.
+fn dmarc_record_for(row: &DomainRow, settings: &Settings) -> String {
+    match dmarc_record_of(row) {
+        Discovery::Published(inherited) if inherited.is_inherited => {
+            let record = inherited.at_own_name();
+            let record = match settings.receives_mail {
+                true => record.with_report_address(&report_address(&row.name)),
+                false => record,
+            };
+            record.to_string()
+        }
+        Discovery::Published(_) | Discovery::Absent | Discovery::Invalid(_) | Discovery::Unknown => {
+            settings.dmarc_record(&row.name)
+        }
+    }
 }
 
 /// Returns the last finding for a record; `None` before the first check.
@@ -331,6 +341,6 @@ pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRec
     let name = &row.name;
     add(RecordPurpose::ReturnPath, RecordType::Cname, format!("rp.{name}"), settings.bounce_host.clone());
     add(RecordPurpose::Spf, RecordType::Txt, name.to_string(), format!("v=spf1 a:{} ~all", settings.hostname));
-    add(RecordPurpose::Dmarc, RecordType::Txt, format!("_dmarc.{name}"), settings.dmarc_record(name));
+    add(RecordPurpose::Dmarc, RecordType::Txt, format!("_dmarc.{name}"), dmarc_record_for(row, settings));
     records
 }

@@ -65,6 +65,7 @@ pub mod setup_link;
 pub mod sign_in;
 pub mod signing;
 pub mod smtp_submission;
+mod spf;
 pub mod store_size;
 pub mod submit;
 pub mod suppressions;

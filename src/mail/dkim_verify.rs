@@ -105,7 +105,7 @@ impl UnverifiedSignature {
     /// Returns the public key of a record, if it may be used for this signature.
     fn usable_key(&self, record: &str) -> Option<Vec<u8>> {
         let key = PublishedKey::read(record, self.algorithm)?;
-        let is_usable = !(key.is_for_domain_only && self.has_subdomain_identity);
+        let is_usable = !key.is_testing && !(key.is_for_domain_only && self.has_subdomain_identity);
         is_usable.then_some(key.bytes)
     }
 }
@@ -117,11 +117,14 @@ pub struct PublishedKey {
     pub bytes: Vec<u8>,
     /// Whether it may not be used for subdomains (the flag `s`).
     is_for_domain_only: bool,
+    /// Whether the domain only tests DKIM (the flag `y`). A verifier that trusts signatures ignores such a key, but
+    /// receivers count a valid signature like any other (RFC 6376 3.6.1).
+    is_testing: bool,
 }
 
 impl PublishedKey {
-    /// Reads a key record as a strict verifier does. `None` if it is malformed, revoked, in testing mode, or not for
-    /// signatures of mail with this algorithm.
+    /// Reads a key record as a strict verifier does. `None` if it is malformed, revoked, or not for signatures of
+    /// mail with this algorithm.
     pub fn read(record: &str, algorithm: DkimAlgorithm) -> Option<Self> {
         let tags = tags(record)?;
         let is = |name: &str, default: &str, wanted: &str| tags.get(name).map_or(default, String::as_str) == wanted;
@@ -139,11 +142,10 @@ impl PublishedKey {
             && (begins_with_version || !tags.contains_key("v"))
             && is("k", "rsa", kind)
             && lists("h", &["sha256"])
-            && lists("s", &["*", "email"])
-            && !has_flag("y");
+            && lists("s", &["*", "email"]);
         let bytes = STANDARD.decode(without_space(tags.get("p").filter(|_| is_usable)?)).ok()?;
         let is_key = !bytes.is_empty() && bytes.len() <= RSA_KEY_BYTES_MAX;
-        is_key.then(|| Self { bytes, is_for_domain_only: has_flag("s") })
+        is_key.then(|| Self { bytes, is_for_domain_only: has_flag("s"), is_testing: has_flag("y") })
     }
 }
 

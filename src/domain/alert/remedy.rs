@@ -47,9 +47,13 @@ impl Condition {
                 "Fix the receiver, then reactivate the webhook. Its deliveries are held until then."
             }
             Self::DomainFailing => {
-                "Publish the domain's DKIM record again. Without it the domain can't send after 72 hours."
+                "Publish the domain's DKIM record again, as the only TXT record at its name. Without it the domain \
+                 can't send after 72 hours."
             }
-            Self::DomainRecord => "Publish the records shown as missing or different on the domain's page.",
+            Self::DomainRecord => {
+                "Publish again the records shown as missing or different on the domain's page. Give a DMARC record the \
+                 policy that it had before, if that was stricter."
+            }
             Self::Quota => "Wait for the next window, send less, or ask the operator for a larger quota.",
             Self::DmarcOwnFailing => {
                 "Check the failing sources on the domain's DMARC page, and the domain's DKIM and return path \

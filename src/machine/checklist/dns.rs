@@ -53,7 +53,7 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
     }
 }
 
-fn not_looked_up(what: &str) -> Judgement {
+pub(super) fn not_looked_up(what: &str) -> Judgement {
     Judgement::unknown(format!("{what} was not checked yet, or the look-up failed."))
 }
 
@@ -66,17 +66,32 @@ pub struct RecordFacts<'a> {
     pub name: &'a str,
 }
 
-/// Judges the RSA signing key.
-pub fn dkim(key: RecordFacts<'_>) -> Judgement {
+/// Judges the RSA signing key by the TXT records `found` at its name.
+pub fn dkim(key: RecordFacts<'_>, found: &[String]) -> Judgement {
     let name = key.name;
-    match key.seen {
-        None => not_looked_up("The DKIM record"),
-        Some(true) => Judgement::pass(format!("The RSA key is at {name}.")),
-        Some(false) => Judgement::fail(
-            format!("The RSA key is not at {name}."),
-            "Publish the DKIM record exactly as the domain's page shows it.",
+    let publish = "Publish the DKIM record exactly as the domain's page shows it.";
+    match (key.seen, found) {
+        (None, _) => not_looked_up("The DKIM record"),
+        (Some(true), [record]) if is_testing_key(record) => Judgement::pass(format!(
+            "The RSA key is at {name}. Its flag t=y tells receivers that signatures are only tested; remove it."
+        )),
+        (Some(true), _) => Judgement::pass(format!("The RSA key is at {name}.")),
+        (Some(false), []) => Judgement::fail(format!("There is no TXT record at {name}."), publish),
+        (Some(false), [_]) => Judgement::fail(
+            format!("The TXT record at {name} has another key, or an error because of which receivers ignore it."),
+            publish,
+        ),
+        (Some(false), several) => Judgement::fail(
+            format!("There are {} TXT records at {name}, and receivers may choose the wrong one.", several.len()),
+            "Keep only the DKIM record that the domain's page shows.",
         ),
     }
+}
+
+/// Whether a key record has the flag `y`: the domain is testing DKIM (RFC 6376 3.6.1).
+fn is_testing_key(record: &str) -> bool {
+    let flags = record.split(';').filter_map(|tag| tag.split_once('=')).find(|(name, _)| name.trim() == "t");
+    flags.is_some_and(|(_, flags)| flags.split(':').any(|flag| flag.trim() == "y"))
 }
 
 /// Judges the applicable DMARC record; the domain itself has `own` records. `wanted` is the record to publish.
@@ -219,67 +234,17 @@ pub fn replies(found: Option<&Replies<'_>>) -> Judgement {
     }
 }
 
-/// Judges BIMI by the records of the default selector.
-pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
-    let record = match found {
-        None => return not_looked_up("The BIMI record"),
-        Some([]) => return Judgement::na("There is no record at default._bimi."),
-        Some([record]) => record,
-        Some(several) => {
-            let seen = format!("There are {} BIMI records, so receivers ignore all of them.", several.len());
-            return Judgement::fail(seen, "Keep only one.");
-        }
-    };
-    if tag(record, "l").is_none_or(|url| !is_https(url)) {
-        return Judgement::fail(
-            format!("The record's l= is not an https URL: {record}"),
-            "Set l= to the https URL of the logo (SVG Tiny PS).",
-        );
-    }
-    let is_enforced = match dmarc {
-        Discovery::Published(published) => published.is_enforced(),
-        Discovery::Unknown => return not_looked_up("The DMARC record"),
-        Discovery::Absent | Discovery::Invalid(_) => false,
-    };
-    if !is_enforced {
-        return Judgement::fail(
-            "The DMARC policy is not enforced, so no receiver shows the logo.",
-            "Publish p=quarantine or p=reject without t=y and pct, once the reports allow it.",
-        );
-    }
-    match tag(record, "a") {
-        Some(url) if is_https(url) => Judgement::pass(format!("The logo has a certificate: {record}")),
-        None | Some("") => Judgement::warn(
-            format!("The record has no certificate, which Gmail and Apple require: {record}"),
-            "Set a= to the https URL of a mark certificate (VMC or CMC).",
-        ),
-        Some(_) => Judgement::fail(
-            format!("The record's a= is not an https URL: {record}"),
-            "Set a= to the https URL of the mark certificate.",
-        ),
-    }
-}
-
-fn tag<'a>(record: &'a str, name: &str) -> Option<&'a str> {
-    let tags = record.split(';').filter_map(|tag| tag.split_once('='));
-    tags.into_iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
-}
-
-fn is_https(url: &str) -> bool {
-    url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) && url.len() > 8
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::domain::dmarc_record::DmarcRecord;
-    use crate::machine::checklist::Status::{self, Fail, Na, Pass, Unknown, Warn};
+    use crate::machine::checklist::Status::{Fail, Pass, Unknown, Warn};
 
-    fn texts(texts: &[&str]) -> Vec<String> {
+    pub(in crate::machine::checklist) fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }
 
-    fn published(text: &str) -> Discovery {
+    pub(in crate::machine::checklist) fn published(text: &str) -> Discovery {
         let record = DmarcRecord::parse(text).unwrap();
         let policy = record.policy();
         let at = "_dmarc.example.com".to_owned();
@@ -318,7 +283,22 @@ mod tests {
         let strict = published("v=DMARC1; p=none; aspf=s");
         let strict = |dkim, path| alignment(record(dkim), record(path), &strict).status;
         assert_eq!([strict(yes, yes), strict(yes, no), strict(no, yes), strict(no, no)], [Warn, Warn, Fail, Fail]);
-        assert_eq!([yes, no, None].map(|seen| dkim(record(seen)).status), [Pass, Fail, Unknown]);
+    }
+
+    #[test]
+    fn dkim_names_the_reason_why_the_key_is_not_seen() {
+        let judged = |seen, found: &[&str]| dkim(RecordFacts { seen, name: "x.example.com" }, &texts(found));
+        for (seen, found, status, reason) in [
+            (Some(true), &["k=rsa; p=AbCd"][..], Pass, "The RSA key is at x.example.com."),
+            (Some(true), &["k=rsa; t=s:y; p=AbCd"], Pass, "t=y"),
+            (Some(false), &[], Fail, "no TXT record at x.example.com"),
+            (Some(false), &["k=rsa; p=Other"], Fail, "another key"),
+            (Some(false), &["k=rsa; p=AbCd", "junk"], Fail, "2 TXT records at x.example.com"),
+            (None, &[], Unknown, "not checked"),
+        ] {
+            let judgement = judged(seen, found);
+            assert!(judgement.status == status && judgement.seen.contains(reason), "{found:?} {}", judgement.seen);
+        }
     }
 
     #[test]
@@ -366,30 +346,5 @@ mod tests {
             [Replies::Servers(&servers), Replies::Address, Replies::NullMx, Replies::Nothing].map(judged),
             [Pass, Warn, Fail, Fail]
         );
-    }
-
-    #[test]
-    fn bimi_needs_a_logo_a_certificate_and_an_enforced_policy() {
-        let judged =
-            |record: &str, policy: &str| -> Status { bimi(Some(&texts(&[record])), &published(policy)).status };
-        let enforced = "v=DMARC1; p=quarantine";
-        for (record, policy, expected) in [
-            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", enforced, Pass),
-            ("v=BIMI1; L=HTTPS://x.example/l.svg", enforced, Warn),
-            ("v=BIMI1; l=https://x.example/l.svg; a=", enforced, Warn),
-            ("v=BIMI1; l=https://x.example/l.svg; a=http://x.example/c.pem", enforced, Fail),
-            ("v=BIMI1; l=http://x.example/l.svg", enforced, Fail),
-            ("v=BIMI1; l=; a=;", enforced, Fail),
-            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=none", Fail),
-            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=quarantine; t=y", Fail),
-            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=quarantine; pct=0", Fail),
-            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=reject; pct=50", Pass),
-        ] {
-            assert_eq!(judged(record, policy), expected, "{record} {policy}");
-        }
-        assert_eq!(bimi(None, &Discovery::Absent).status, Unknown);
-        assert_eq!(bimi(Some(&[]), &Discovery::Absent).status, Na);
-        let two = texts(&["v=BIMI1; l=https://x.example/l.svg", "v=BIMI1; l=https://y.example/l.svg"]);
-        assert_eq!(bimi(Some(&two), &published(enforced)).status, Fail);
     }
 }

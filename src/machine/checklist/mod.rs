@@ -1,7 +1,8 @@
 //! The checklist of a sending domain (contract 14.2). It judges the requirements of large receivers by the last DNS
-//! check and the mail of the last days. [`dns`] has the items that depend on DNS, [`traffic`] those that depend on the
-//! mail itself.
+//! check and the mail of the last days. [`dns`] and [`bimi`](mod@bimi) have the items that depend on DNS,
+//! [`traffic`] those that depend on the mail itself.
 
+pub mod bimi;
 pub mod dns;
 pub mod traffic;
 

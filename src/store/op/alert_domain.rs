@@ -6,7 +6,7 @@ use super::domain::dkim_name;
 use super::{alert, dkim};
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
-use crate::domain::sending_domain::{DkimState, DomainStatus, RecordPurpose};
+use crate::domain::sending_domain::{DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::store::error::StoreError;
 use crate::store::row::domain::{DomainRow, Finding};
 use crate::store::tables::Tables;
@@ -18,25 +18,27 @@ fn subject(domain: DomainId, row: &DomainRow) -> Subject {
     Subject::new(SubjectKind::Domain, domain, row.name.as_str())
 }
 
-/// Raises or ends the alert when a domain's status changes. `row` is the domain before the change.
+/// Raises or ends the alert when a domain's status changes. `row` is the domain before the change, `dkim` the finding
+/// for its signing key.
 ///
 /// # Errors
 /// Database errors.
 pub(super) fn status_changed(
     tables: &mut Tables<'_>,
-    account: AccountId,
-    domain: DomainId,
-    row: &DomainRow,
+    (account, domain, row): (AccountId, DomainId, &DomainRow),
     status: DomainStatus,
+    dkim: Option<&Finding>,
 ) -> Result<(), StoreError> {
     let name = &row.name;
     let seen = match (row.status, status) {
         (_, DomainStatus::Verified) => {
             return alert::gone(tables, account, Condition::DomainFailing, &domain.to_string()).map(drop);
         }
-        (_, DomainStatus::Failing) => "Its DKIM record is missing. It can send for 72 hours after the record was seen.",
+        (_, DomainStatus::Failing) => {
+            format!("{} It can send for 72 hours after the record was seen.", dkim_fault(dkim))
+        }
         (DomainStatus::Verified | DomainStatus::Failing, DomainStatus::Pending) => {
-            "Its DKIM record has been missing for 72 hours. It can't send."
+            format!("{} It has not been seen for 72 hours, so the domain can't send.", dkim_fault(dkim))
         }
         (DomainStatus::Pending, DomainStatus::Pending) => return Ok(()),
     };
@@ -46,6 +48,19 @@ pub(super) fn status_changed(
     };
     let sighting = Sighting::new(Condition::DomainFailing, Severity::Critical, summary, seen);
     alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
+}
+
+/// Describes why a domain's DKIM record was not seen. Receivers choose any of several TXT records.
+fn dkim_fault(finding: Option<&Finding>) -> String {
+    match finding {
+        Some(Finding { found, name, .. }) if found.len() > 1 => {
+            format!("There are {} TXT records at {name}, and only one of them is its DKIM record.", found.len())
+        }
+        Some(Finding { status: RecordStatus::Mismatch, .. }) => {
+            "Its DKIM record has another key or an error.".to_owned()
+        }
+        _ => "Its DKIM record is missing.".to_owned(),
+    }
 }
 
 /// Raises or ends the alerts of records that are no longer correct, and of missing records of keys that will soon sign.
@@ -123,7 +138,7 @@ mod tests {
     use crate::base::secret::Sealed;
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
-    use crate::domain::sending_domain::{DkimAlgorithm, RecordStatus};
+    use crate::domain::sending_domain::DkimAlgorithm;
     use crate::domain::stream::Stream;
     use crate::store::op::domain::RecordDomainCheck;
     use crate::store::read::Read as _;
@@ -165,6 +180,49 @@ mod tests {
         }
         look(&test, account, domain, RecordStatus::Ok);
         assert_eq!(open(&test, account), []);
+    }
+
+    #[test]
+    fn an_inherited_dmarc_record_replaces_a_removed_one() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let domain = test.domain(account, "shop.example.com", Stream::Transactional, DomainStatus::Verified);
+        let key = schema::domain(account, domain);
+        let row: DomainRow = test.row(&key);
+        test.write(&key, &DomainRow { next_check_at: Some(test.now()), ..row });
+        let look = |own: &[&str], inherited: &[&str]| {
+            let finding = |name: &str, found: &[&str]| Finding {
+                purpose: RecordPurpose::Dmarc,
+                name: name.to_owned(),
+                status: if found.is_empty() { RecordStatus::Missing } else { RecordStatus::Ok },
+                found: found.iter().map(|text| (*text).to_owned()).collect(),
+            };
+            let names = ["_dmarc.shop.example.com", "_dmarc.example.com"];
+            let findings = vec![finding(names[0], own), finding(names[1], inherited)];
+            test.done(RecordDomainCheck { account, domain, findings, facts: DnsFacts::default() });
+            open(&test, account).len()
+        };
+        let (own, reject) = (&["v=DMARC1; p=none"][..], &["v=DMARC1; p=reject"][..]);
+        assert_eq!([look(own, reject), look(&[], reject), look(&[], &[]), look(own, &[])], [0, 0, 1, 0]);
+        assert_eq!([look(&[own[0], own[0]], reject), look(&["v=DMARC1; p=x"], reject), look(&[], reject)], [1, 1, 0]);
+    }
+
+    #[test]
+    fn a_failing_domain_names_further_records_at_its_key_as_the_cause() {
+        let finding = |status, found: &[&str]| Finding {
+            purpose: RecordPurpose::Dkim,
+            name: "s._domainkey.example.com".to_owned(),
+            status,
+            found: found.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        for (found, expected) in [
+            (finding(RecordStatus::Missing, &[]), "is missing"),
+            (finding(RecordStatus::Mismatch, &["p=x"]), "another key"),
+            (finding(RecordStatus::Mismatch, &["p=x", "junk"]), "2 TXT records at s._domainkey.example.com"),
+        ] {
+            let fault = dkim_fault(Some(&found));
+            assert!(fault.contains(expected), "{fault}");
+        }
     }
 
     #[test]

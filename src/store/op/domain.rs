@@ -15,7 +15,7 @@ use crate::domain::stream::Stream;
 use crate::machine::verification;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
-use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding};
+use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding, has_dmarc};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
@@ -219,7 +219,9 @@ impl RecordDomainCheck {
         }
         if step.state.status != row.status {
             self.tell_status(tables, row, step.state.status)?;
-            alert_domain::status_changed(tables, self.account, self.domain, row, step.state.status)?;
+            let lost =
+                self.signing_name(row).and_then(|name| self.findings.iter().find(|finding| finding.name == name));
+            alert_domain::status_changed(tables, (self.account, self.domain, row), step.state.status, lost)?;
         }
         row.status = step.state.status;
         row.last_seen_at = step.state.last_seen_at;
@@ -234,7 +236,11 @@ impl RecordDomainCheck {
     fn note_losses(&self, row: &mut DomainRow) {
         for purpose in [RecordPurpose::ReturnPath, RecordPurpose::Spf, RecordPurpose::Dmarc] {
             let finding = self.findings.iter().find(|finding| finding.purpose == purpose);
-            let Some(is_seen) = finding.and_then(Finding::is_effective) else { continue };
+            let is_seen = match purpose {
+                RecordPurpose::Dmarc => has_dmarc(&self.findings),
+                _ => finding.and_then(Finding::is_effective),
+            };
+            let Some(is_seen) = is_seen else { continue };
             row.lost.retain(|lost| *lost != purpose);
             match (is_seen, row.once_ok.contains(&purpose)) {
                 (true, false) => row.once_ok.push(purpose),
@@ -258,12 +264,16 @@ impl RecordDomainCheck {
     /// Whether the record of the signing RSA key was found. If none signs, the record of the first waiting key decides.
     /// `None` if the lookup failed.
     fn dkim_finding(&self, row: &DomainRow) -> Option<bool> {
+        self.status_at(&self.signing_name(row)?)
+    }
+
+    fn signing_name(&self, row: &DomainRow) -> Option<String> {
         let in_state = |state| {
             let mut keys = row.dkim.iter().filter(|key| key.algorithm == DkimAlgorithm::RsaSha256);
             keys.find(|key| key.state == state)
         };
         let key = in_state(DkimState::Active).or_else(|| in_state(DkimState::Pending))?;
-        self.status_at(&dkim_name(row, &key.selector))
+        Some(dkim_name(row, &key.selector))
     }
 
     fn finding(&self, purpose: RecordPurpose) -> Option<bool> {

@@ -7,6 +7,7 @@ use crate::base::id::DomainId;
 use crate::base::secret::Sealed;
 use crate::base::time::Timestamp;
 use crate::domain::dmarc_record::DmarcRecord;
+use crate::domain::dmarc_walk::{self, Answer, Discovery};
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
@@ -183,6 +184,27 @@ impl Finding {
             RecordStatus::Missing | RecordStatus::Mismatch => Some(false),
             RecordStatus::Unchecked => None,
         }
+    }
+}
+
+/// Returns the answers of the walk for a domain's DMARC record, its own name first.
+pub fn dmarc_answers(findings: &[Finding]) -> Vec<Answer<'_>> {
+    let of_walk = findings.iter().filter(|finding| finding.purpose == RecordPurpose::Dmarc);
+    let records = |finding: &'_ Finding| finding.status != RecordStatus::Unchecked;
+    of_walk
+        .map(|finding| Answer { name: &finding.name, records: records(finding).then_some(&*finding.found) })
+        .collect()
+}
+
+/// Returns whether a valid DMARC record applies to a domain, its own or that of a parent domain, as its checklist
+/// requires. `None` if a lookup failed.
+pub fn has_dmarc(findings: &[Finding]) -> Option<bool> {
+    let answers = dmarc_answers(findings);
+    let own = answers.first()?.records.map_or(0, <[String]>::len);
+    match dmarc_walk::discover(&answers) {
+        Discovery::Published(record) => Some(!record.is_inherited || own < 2),
+        Discovery::Absent | Discovery::Invalid(_) => Some(false),
+        Discovery::Unknown => None,
     }
 }
 

@@ -8,6 +8,7 @@ use super::session::{client, listed, no_such, object, print};
 use super::show::Shape;
 use super::{Console, EarlyExit};
 use crate::app::admin_client::Ask;
+use crate::app::config::Config;
 use crate::app::exit::Exit;
 
 /// The list's path.
@@ -79,10 +80,43 @@ fn is_failure(result: &Value) -> bool {
     result["status"] != "sent"
 }
 
+/// Returns a warning if mails of alerts are not signed. Whether they are is known only if the service runs.
+pub(super) fn unsigned(config: &Config, signed: Option<bool>) -> Option<String> {
+    let domain = config.alerts_from().domain().to_string();
+    match signed {
+        Some(false) if config.alerts.sends_mail() => Some(format!(
+            "alerts.from: the domain {domain} is not verified here, so alerts are not signed and receivers may refuse \
+             them. Add it as a sending domain and verify it."
+        )),
+        None if !config.alerts.email.is_empty() => Some(format!(
+            "alerts.from: alerts are signed only if {domain} is a verified sending domain. The service does not run, \
+             so this was not checked."
+        )),
+        Some(_) | None => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::environment::Environment;
     use serde_json::json;
+
+    #[test]
+    fn unsigned_mail_to_the_operator_or_to_owners_is_a_warning() {
+        let warns = |alerts: &str, signed| {
+            let text = format!("hostname = \"mail.example.com\"\n[alerts]\n{alerts}");
+            unsigned(&Config::parse(&text, "p.toml", &Environment::default()).unwrap(), signed).is_some()
+        };
+        for (alerts, unsigned, unchecked) in [
+            ("email = [\"ops@example.net\"]", true, true),
+            ("owners = true", true, false),
+            ("owners = false", false, false),
+        ] {
+            let found = [Some(true), Some(false), None].map(|signed| warns(alerts, signed));
+            assert_eq!(found, [false, unsigned, unchecked], "{alerts}");
+        }
+    }
 
     #[test]
     fn an_unsent_test_is_a_failure() {

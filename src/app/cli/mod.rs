@@ -186,23 +186,12 @@ fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Re
 
 /// Returns a warning if mails of alerts are not signed, as far as the running service knows.
 fn unsigned_alerts(config: &Config) -> Option<String> {
-    if config.alerts.email.is_empty() {
+    if !config.alerts.sends_mail() {
         return None;
     }
-    let domain = config.alerts_from().domain().to_string();
     let ask = Ask::get("read the status", "/v1/status", None);
     let status = AdminClient::new(&config.data_dir).ask(ask).ok();
-    match status.and_then(|reply| reply.value["alerts"]["signed"].as_bool()) {
-        Some(true) => None,
-        Some(false) => Some(format!(
-            "alerts.from: the domain {domain} is not verified here, so alerts are not signed and receivers may refuse \
-             them. Add it as a sending domain and verify it."
-        )),
-        None => Some(format!(
-            "alerts.from: alerts are signed only if {domain} is a verified sending domain. The service does not run, \
-             so this was not checked."
-        )),
-    }
+    alert::unsigned(config, status.and_then(|reply| reply.value["alerts"]["signed"].as_bool()))
 }
 
 fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {

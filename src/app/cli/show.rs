@@ -214,10 +214,14 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
 
 /// Returns the results of a test, or the reason why there are none.
 fn alert_tests(value: &Value) -> String {
-    match value["results"].as_array().map_or(&[][..], Vec::as_slice) {
+    let mut text = match value["results"].as_array().map_or(&[][..], Vec::as_slice) {
         [] => "Nothing was sent: set alerts.email or alerts.webhook_url.\n".to_owned(),
         results => table(results, &["/channel", "/status", "/relay", "/to", "/detail"]),
+    };
+    for warning in value["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        text.push_str(&format!("warning: {warning}\n"));
     }
+    text
 }
 
 /// Returns an object with a secret that is not shown again.

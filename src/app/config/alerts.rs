@@ -85,6 +85,11 @@ impl Alerts {
         Self { owners: false, backup_age_max: None, ..Self::default() }
     }
 
+    /// Whether alerts are sent by mail, to the operator or to owners.
+    pub(in crate::app) fn sends_mail(&self) -> bool {
+        !self.email.is_empty() || self.owners
+    }
+
     /// Reads the section. Relays are referred to by name. Addresses at the bounce host are refused: they would bring
     /// alerts back here.
     pub(super) fn read(

@@ -2,6 +2,7 @@
 
 use super::{Check, Patient, Verdict};
 use crate::app::admin_client::{AdminClient, Ask};
+use crate::app::config::Config;
 use crate::base::time::Timestamp;
 use crate::engine::ports::Clock as _;
 use crate::engine::probe::block_list::{Health, Listing, health, listing};
@@ -20,15 +21,24 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let signed = status.as_ref().and_then(|status| status["alerts"]["signed"].as_bool());
     let open = status.as_ref().and_then(|status| status["alerts"]["open"].as_u64());
     let last_backup = status.as_ref().map(|status| status["backup"]["last_at"].as_str().map(str::to_owned));
-    vec![alerts(patient, signed, open), backup(patient, last_backup)]
+    vec![alerts(&patient.config, signed, open), backup(patient, last_backup)]
 }
 
-fn alerts(patient: &Patient, signed: Option<bool>, open: Option<u64>) -> Check {
-    let (alerts, from) = (&patient.config.alerts, patient.config.alerts_from());
+fn alerts(config: &Config, signed: Option<bool>, open: Option<u64>) -> Check {
+    let (alerts, from) = (&config.alerts, config.alerts_from());
     let domain = from.domain();
+    let verify = format!("Add and verify {domain} as a sending domain, or set alerts.from to an address at one.");
+    let unsigned = format!("not signed, because the domain {domain} of alerts.from is not verified here");
     if alerts.email.is_empty() && alerts.webhook.is_none() {
         let seen = "no address and no webhook is configured, so alerts of the service are only listed and logged";
-        return Check::new(ALERTS, Verdict::Warn, seen, "Set alerts.email, and run `postrider alert test`.");
+        let remedy = "Set alerts.email, and run `postrider alert test`.";
+        return match signed {
+            Some(false) if alerts.owners => {
+                let seen = format!("{seen}; alerts to owners are {unsigned}");
+                Check::new(ALERTS, Verdict::Warn, seen, format!("{remedy} {verify}"))
+            }
+            Some(_) | None => Check::new(ALERTS, Verdict::Warn, seen, remedy),
+        };
     }
     let mut receivers: Vec<_> = alerts.email.iter().map(|address| address.as_given().to_owned()).collect();
     receivers.extend(alerts.webhook.iter().map(|webhook| webhook.url.host_str().unwrap_or_default().to_owned()));
@@ -38,11 +48,9 @@ fn alerts(patient: &Patient, signed: Option<bool>, open: Option<u64>) -> Check {
         Some(open) => format!("; {open} alerts are open"),
     };
     let seen = format!("sent to {}{open}", receivers.join(", "));
-    let verify = format!("Add and verify {domain} as a sending domain, or set alerts.from to an address at one.");
     match signed {
-        Some(false) if !alerts.email.is_empty() => {
-            let seen = format!("{seen}; not signed, because the domain {domain} of alerts.from is not verified here");
-            Check::new(ALERTS, Verdict::Warn, seen, verify)
+        Some(false) if alerts.sends_mail() => {
+            Check::new(ALERTS, Verdict::Warn, format!("{seen}; mail is {unsigned}"), verify)
         }
         Some(_) if !open.is_empty() => Check::new(ALERTS, Verdict::Warn, seen, "See `postrider alert list`."),
         Some(_) => Check::new(ALERTS, Verdict::Ok, seen, ""),
@@ -123,4 +131,32 @@ pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
         });
     }
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::environment::Environment;
+
+    #[test]
+    fn unsigned_mail_is_a_warning_whoever_gets_it() {
+        let checked = |settings: &str, signed| {
+            let text = format!("hostname = \"mail.example.com\"\n[alerts]\n{settings}");
+            let config = Config::parse(&text, "p.toml", &Environment::default()).unwrap();
+            let check = alerts(&config, Some(signed), Some(0));
+            (check.verdict, check.seen.contains("not signed"))
+        };
+        let webhook = "webhook_url = \"https://hooks.example/\"\nwebhook_secret = \"0123456789abcdef\"\n";
+        let off = format!("{webhook}owners = false");
+        for (settings, expected) in [
+            ("email = [\"ops@example.net\"]", (Verdict::Warn, true)),
+            ("owners = true", (Verdict::Warn, true)),
+            ("owners = false", (Verdict::Warn, false)),
+            (webhook, (Verdict::Warn, true)),
+            (&off, (Verdict::Ok, false)),
+        ] {
+            assert_eq!(checked(settings, false), expected, "{settings}");
+            assert!(!checked(settings, true).1, "{settings}");
+        }
+    }
 }

@@ -59,6 +59,21 @@ impl Engine {
         Ok(results.into_iter().map(|(_, result)| result).collect())
     }
 
+    /// Returns a warning if owners get unsigned mails, which no test shows.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn owner_mail_warning(&self) -> Result<Option<String>, StoreError> {
+        if !self.settings.alerts.tells_owners || self.signs_alerts()? {
+            return Ok(None);
+        }
+        let domain = self.settings.alerts.from.domain();
+        Ok(Some(format!(
+            "Alerts to owners are not signed: the domain {domain} of alerts.from is not verified here, so receivers \
+             may refuse them."
+        )))
+    }
+
     async fn test_mail(&self, to: Address, signs: bool) -> TestResult {
         let id: NoticeId = self.store.reserve_id(self.clock.now());
         let words = self.settings.test_mail(AlertId(id.0));

@@ -73,5 +73,6 @@ pub(in crate::http) async fn check(api: &Api, call: Call<()>) -> Result<Answer, 
 pub(in crate::http) async fn test(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_members()?;
     let results = api.engine.test_alerts().await?;
-    Ok(Answer::json(StatusCode::OK, &AlertTestView { results }))
+    let warnings = api.engine.owner_mail_warning()?.into_iter().collect();
+    Ok(Answer::json(StatusCode::OK, &AlertTestView { results, warnings }))
 }

@@ -26,6 +26,7 @@ impl ChangedView {
 #[derive(Serialize)]
 pub(in crate::http) struct AlertTestView {
     pub(in crate::http) results: Vec<TestResult>,
+    pub(in crate::http) warnings: Vec<String>,
 }
 
 describe! {

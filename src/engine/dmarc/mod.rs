@@ -4,6 +4,7 @@
 //! [`super::receive`] receives the reports; this module reads them.
 
 mod by_network;
+mod counted;
 mod figures;
 mod own;
 mod sums;
@@ -198,7 +199,8 @@ impl Engine {
     }
 
     /// Excludes the reporters with a name from a domain's counts, or includes them again: all of them, or the one whose
-    /// reports this domain signs. Returns their figures of the last 30 days.
+    /// reports this domain signs. If a report has the name, but is counted under its signing domain, that reporter is
+    /// meant. Returns their figures of the last 30 days.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -211,9 +213,19 @@ impl Engine {
     ) -> Result<Reporter, OpError<DmarcRefusal>> {
         let on = on.into();
         let account = on.account;
-        let signer = signed_by.clone();
-        let op = IgnoreDmarcReporter { account, domain, name: name.clone(), signer, is_ignored, limit: on.stream };
-        self.commit_on(on, op).await?;
+        let limit = on.stream;
+        let op = |(name, signer)| IgnoreDmarcReporter { account, domain, name, signer, is_ignored, limit };
+        let reporter = (name, signed_by);
+        let (name, signed_by) = match self.commit_on(on.clone(), op(reporter.clone())).await {
+            Err(OpError::Refused(DmarcRefusal::NotFound)) => {
+                let signer = self.signer_of_reporter(account, domain, reporter).await.map_err(OpError::Failed)?;
+                let signer = signer.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
+                let reporter = (signer.clone(), Some(signer));
+                self.commit_on(on, op(reporter.clone())).await?;
+                reporter
+            }
+            done => done.map(|_| reporter)?,
+        };
         let overview = self.dmarc_overview(account, domain, dmarc_advice::DAYS).await.map_err(OpError::Failed)?;
         let overview = overview.ok_or(OpError::Refused(DmarcRefusal::NotFound))?;
         let mut all = Reporter { name, signed_by, reports: 0, messages: 0, is_ignored };

@@ -168,6 +168,23 @@ async fn a_source_is_marked_and_unmarked() {
 }
 
 #[tokio::test]
+async fn a_listed_name_without_counts_of_its_own_stands_for_its_signing_domain() {
+    let mut world = World::new().await;
+    let (id, path) = domain(&mut world).await;
+    for name in ["One", "Two", "Three", "Four", "Five"] {
+        record(&world, id, name, name, &[("192.0.2.0/24", 10, 0)]).await;
+    }
+    let listed = world.get(&format!("{path}/dmarc/reports")).await.json();
+    assert_eq!(listed["data"][0]["reporter"], "Five");
+    let path = format!("{path}/dmarc/reporters");
+    let answer = world.patch(&path, serde_json::json!({ "name": "Five", "ignored": true })).await;
+    let expected = serde_json::json!({ "name": "reporter.example", "reports": 1, "messages": 10, "ignored": true });
+    assert_eq!((answer.status, answer.json()), (200, expected));
+    let other = serde_json::json!({ "name": "Five", "signed_by": "other.example", "ignored": true });
+    world.patch(&path, other).await.fails_with(404, "not_found");
+}
+
+#[tokio::test]
 async fn a_reporter_is_ignored_and_counted_again() {
     let mut world = World::new().await;
     let (id, path) = domain(&mut world).await;

@@ -177,12 +177,12 @@ enum Fact {
 pub struct State {
     status: Status,
     /// Bits of [`Fact`]. Below a higher status, the status alone does not show which facts are known.
-    heard: u8,
+    facts: u8,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { status: Status::Queued, heard: 0 }
+        Self { status: Status::Queued, facts: 0 }
     }
 }
 
@@ -196,7 +196,7 @@ impl State {
     /// it counts as one message.
     pub const fn is_returned(self) -> bool {
         const BOTH: u8 = Fact::Delivered as u8 | Fact::Bounced as u8;
-        self.heard & BOTH == BOTH
+        self.facts & BOTH == BOTH
     }
 
     /// Returns the next state and its effects after `input`. It needs no time: `machine::retry` schedules the next
@@ -252,10 +252,10 @@ impl State {
     /// Handles a fact that does not change the status: its effects apply the first time only.
     fn note(self, fact: Fact, effects: &[Effect]) -> Next<Self, Effect> {
         let bit = fact as u8;
-        if self.heard & bit != 0 {
+        if self.facts & bit != 0 {
             return Next::unchanged(self);
         }
-        Next::new(Self { heard: self.heard | bit, ..self }, effects)
+        Next::new(Self { facts: self.facts | bit, ..self }, effects)
     }
 
     /// Handles an end that applies only to a message that still waits.
@@ -348,10 +348,10 @@ mod tests {
                 prop_assert!(next.status.rank() >= state.status.rank());
                 state = next;
             }
-            let heard = |wanted: &[Input]| inputs.iter().any(|input| wanted.contains(input));
-            let highest = if heard(&[Input::ReportedComplaint]) { 3 }
-                else if heard(&[Input::AttemptBounced, Input::ReportedBounced]) { 2 }
-                else { u8::from(heard(&[Input::Delivered])) };
+            let includes = |wanted: &[Input]| inputs.iter().any(|input| wanted.contains(input));
+            let highest = if includes(&[Input::ReportedComplaint]) { 3 }
+                else if includes(&[Input::AttemptBounced, Input::ReportedBounced]) { 2 }
+                else { u8::from(includes(&[Input::Delivered])) };
             prop_assert_eq!(state.status.rank(), highest);
         }
 

@@ -23,7 +23,7 @@ impl Transcript {
     }
 
     /// Adds a received reply.
-    pub fn heard(&mut self, reply: &Reply) {
+    pub fn record_reply(&mut self, reply: &Reply) {
         reply.lines.iter().for_each(|line| self.push("< ", &String::from_utf8_lossy(line)));
     }
 
@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn a_session_is_recorded_in_order() {
         let mut transcript = Transcript::default();
-        transcript.heard(&reply(220, "220-mx.example\n220 ready"));
+        transcript.record_reply(&reply(220, "220-mx.example\n220 ready"));
         transcript.said(b"EHLO us.example\r\n");
         transcript.happened("TLS");
         transcript.happened_once("TLS");
-        transcript.heard(&reply(550, "550 \x1b[31mno"));
+        transcript.record_reply(&reply(550, "550 \x1b[31mno"));
         let written = "< 220-mx.example\n< 220 ready\n> EHLO us.example\nTLS\n< 550 \u{fffd}[31mno\n";
         assert_eq!(transcript.as_str(), written);
     }
@@ -119,7 +119,7 @@ mod tests {
             transcript.said(format!("NOOP {number} é\r\n").as_bytes());
             assert!(transcript.as_str().len() <= BYTES_MAX);
         }
-        transcript.heard(&reply(250, &"é".repeat(5_000)));
+        transcript.record_reply(&reply(250, &"é".repeat(5_000)));
         let text = transcript.as_str();
         assert!(text.len() <= BYTES_MAX && text.starts_with(CUT) && text.contains("> NOOP 499 é\n"));
         assert!(text.ends_with("é\u{2026}\n"));

@@ -296,12 +296,13 @@ async fn oversized_smuggled_and_unsynchronised_messages_are_refused() {
     ] {
         assert!(session.rcpt(&path).await.starts_with("250 "));
         assert!(session.say("DATA\r\n").await.starts_with("354 "));
-        let heard = session.say(&format!("{body}\r\n.\r\n")).await;
-        assert!(heard.starts_with(answer), "{heard}");
+        let reply = session.say(&format!("{body}\r\n.\r\n")).await;
+        assert!(reply.starts_with(answer), "{reply}");
     }
     let mut hasty = world.session().await;
     hasty.write(&format!("{}DATA\r\n{report}\r\n.\r\n", begin(&path))).await;
-    let codes = [hasty.hear().await, hasty.hear().await, hasty.hear().await].map(|answer| answer[..3].to_owned());
+    let codes = [hasty.read_reply().await, hasty.read_reply().await, hasty.read_reply().await]
+        .map(|answer| answer[..3].to_owned());
     assert_eq!(codes, ["250", "250", "503"]);
     assert!(hasty.is_closed().await);
     assert_eq!(world.types(&id).await, ["queued", "delivered"]);

@@ -14,7 +14,7 @@ impl Session {
     /// Connects and sends EHLO.
     pub(crate) async fn open(address: SocketAddr) -> Self {
         let mut session = Self(BufReader::new(TcpStream::connect(address).await.unwrap()));
-        assert!(session.hear().await.starts_with("220 "));
+        assert!(session.read_reply().await.starts_with("220 "));
         assert!(session.say("EHLO mx.example.org\r\n").await.starts_with("250 "));
         session
     }
@@ -26,7 +26,7 @@ impl Session {
     }
 
     /// Returns the last line of the next reply; empty if the server has closed the connection.
-    pub(crate) async fn hear(&mut self) -> String {
+    pub(crate) async fn read_reply(&mut self) -> String {
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).await.unwrap();
@@ -38,7 +38,7 @@ impl Session {
 
     pub(crate) async fn say(&mut self, text: &str) -> String {
         self.write(text).await;
-        self.hear().await
+        self.read_reply().await
     }
 
     pub(crate) async fn write(&mut self, text: &str) {

@@ -68,7 +68,7 @@ fn supervisor(folder: &Path) -> (UnixDatagram, std::path::PathBuf) {
 }
 
 /// Reads until the process sends `wanted`; returns the earlier notifications.
-fn heard(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
+fn read_until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
     let mut before = Vec::new();
     let mut bytes = [0; 512];
     loop {
@@ -86,14 +86,14 @@ fn systemd_is_notified_of_start_watchdog_and_stop() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, path) = supervisor(folder.path());
     let serve = Serve::start(folder.path(), "", &path);
-    assert_eq!(heard(&socket, "READY=1"), [""; 0]);
+    assert_eq!(read_until(&socket, "READY=1"), [""; 0]);
     assert!(folder.path().join("data/addresses.json").exists(), "ready means that the service listens");
-    heard(&socket, "WATCHDOG=1");
-    heard(&socket, "WATCHDOG=1");
+    read_until(&socket, "WATCHDOG=1");
+    read_until(&socket, "WATCHDOG=1");
     assert!(folder.path().join("data/admin.sock").exists());
     assert_eq!(serve.stop(), 0);
     assert!(!folder.path().join("data/admin.sock").exists(), "the socket is removed");
-    heard(&socket, "STOPPING=1");
+    read_until(&socket, "STOPPING=1");
 }
 
 /// Tests that a reload notifies the supervisor at its begin and end, and logs the changes.
@@ -102,12 +102,12 @@ fn sighup_reloads_the_configuration_and_logs_the_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, path) = supervisor(folder.path());
     let serve = Serve::start(folder.path(), "[log]\nlevel = \"warn\"\n", &path);
-    heard(&socket, "READY=1");
+    read_until(&socket, "READY=1");
     let log = || std::fs::read_to_string(folder.path().join("log")).unwrap();
     let hang_up = |more: &str| {
         configure(folder.path(), "127.0.0.1:0", more);
         serve.signal("-HUP");
-        let before = heard(&socket, "READY=1");
+        let before = read_until(&socket, "READY=1");
         assert!(before.iter().any(|said| said.starts_with("RELOADING=1\nMONOTONIC_USEC=")), "{before:?}");
         log()
     };
@@ -140,7 +140,7 @@ fn a_socket_opened_by_systemd_is_served() {
     shell.args([env!("CARGO_BIN_EXE_postrider"), "serve", "--config"]).arg(config);
     shell.stdin(Stdio::from(OwnedFd::from(open.try_clone().unwrap())));
     let serve = Serve::run(shell, folder.path(), &path);
-    heard(&socket, "READY=1");
+    read_until(&socket, "READY=1");
     let mut answer = String::new();
     waiting.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "a connection from before the start is served: {answer}");
@@ -152,7 +152,7 @@ fn the_json_log_has_one_object_per_line() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, path) = supervisor(folder.path());
     let serve = Serve::start(folder.path(), "[log]\nformat = \"json\"\nlevel = \"debug\"\n", &path);
-    heard(&socket, "READY=1");
+    read_until(&socket, "READY=1");
     let account = Command::new(env!("CARGO_BIN_EXE_postrider"))
         .args(["account", "add", "Somebody", "--json", "--data-dir"])
         .arg(folder.path().join("data"))

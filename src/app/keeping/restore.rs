@@ -58,8 +58,8 @@ pub fn run(
     require_empty(directory)?;
     let is_made = !directory.exists();
     let lock = DirectoryLock::take(directory)?;
-    let mut hear = |head: &Head, totals| progress.read(head, totals);
-    let restoration = restore::restore(backup, directory, given, BESIDE, &mut hear);
+    let mut report = |head: &Head, totals| progress.read(head, totals);
+    let restoration = restore::restore(backup, directory, given, BESIDE, &mut report);
     let restoration = match restoration {
         Ok(restoration) => restoration,
         Err(error) => {

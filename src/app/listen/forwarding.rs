@@ -105,11 +105,11 @@ impl Forwarding {
                 Err(fault) => return Ok(fault),
             };
             if self.takes(&event) {
-                let heard = match (&self.program, signer) {
+                let result = match (&self.program, signer) {
                     (Some(program), Some(secret)) => forward(&program.forward, secret, &event).await,
                     (Some(_) | None, _) => ForwardResult::of(&event.id, &event.kind, &event.record),
                 };
-                output.heard(&heard)?;
+                output.print(&result)?;
             }
             *place = Some(event.id);
         }
@@ -145,28 +145,28 @@ async fn again(source: &EventSource, place: Option<&str>) -> Result<OpenStream, 
 
 /// Sends the program an event, with a few retries. Each attempt has a new signature.
 async fn forward(forward: &Forward, secret: &Secret, event: &SourceEvent) -> ForwardResult {
-    let mut heard = ForwardResult::of(&event.id, &event.kind, &event.record);
+    let mut result = ForwardResult::of(&event.id, &event.kind, &event.record);
     let clock = SystemClock::new();
     let delivery = DeliveryId(Ulid::new(clock.now(), entropy::bytes(&OsEntropy)));
     let mut waits = WAITS.into_iter();
     loop {
-        heard.attempts += 1;
+        result.attempts += 1;
         let telling = WebhookCall {
             event: &event.id,
             kind: &event.kind,
             delivery,
-            number: heard.attempts,
+            number: result.attempts,
             at: clock.now(),
             body: &event.record,
         };
         match forward.post(&telling.headers(secret), event.record.clone()).await {
-            Ok(status) => (heard.status, heard.error) = (Some(status), None),
-            Err(error) => (heard.status, heard.error) = (None, Some(error)),
+            Ok(status) => (result.status, result.error) = (Some(status), None),
+            Err(error) => (result.status, result.error) = (None, Some(error)),
         }
-        if heard.status.is_some_and(|status| (200..300).contains(&status)) {
-            return heard;
+        if result.status.is_some_and(|status| (200..300).contains(&status)) {
+            return result;
         }
-        let Some(wait) = waits.next() else { return heard };
+        let Some(wait) = waits.next() else { return result };
         sleep(wait).await;
     }
 }

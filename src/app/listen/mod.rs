@@ -50,10 +50,10 @@ impl ListenOutput<'_> {
         self.out.flush()
     }
 
-    fn heard(&mut self, heard: &ForwardResult) -> io::Result<()> {
+    fn print(&mut self, result: &ForwardResult) -> io::Result<()> {
         match self.form {
-            Form::Text => writeln!(self.out, "{}", heard.line())?,
-            Form::Json => writeln!(self.out, "{}", heard.object())?,
+            Form::Text => writeln!(self.out, "{}", result.line())?,
+            Form::Json => writeln!(self.out, "{}", result.object())?,
         }
         self.out.flush()
     }
@@ -172,12 +172,12 @@ mod tests {
     #[test]
     fn an_event_is_one_line_whatever_its_record_contains() {
         let record = br#"{"message_id": "msg_1\n\u001b[31m", "created_at": "2026-11-20T15:04:05.123+00:00"}"#;
-        let mut heard = ForwardResult::of("evt_1", "delivered", record);
-        assert_eq!(heard.line(), "2026-11-20T15:04:05.123+00:00  delivered     msg_1\\n\\u{1b}[31m  evt_1");
-        heard.status = Some(500);
-        heard.attempts = 3;
-        assert!(heard.line().ends_with("  evt_1  500  (3 attempts)"), "{}", heard.line());
-        let object = heard.object();
+        let mut result = ForwardResult::of("evt_1", "delivered", record);
+        assert_eq!(result.line(), "2026-11-20T15:04:05.123+00:00  delivered     msg_1\\n\\u{1b}[31m  evt_1");
+        result.status = Some(500);
+        result.attempts = 3;
+        assert!(result.line().ends_with("  evt_1  500  (3 attempts)"), "{}", result.line());
+        let object = result.object();
         assert_eq!(
             (&object["event_id"], &object["status"], &object["attempts"]),
             (&json!("evt_1"), &json!(500), &json!(3))

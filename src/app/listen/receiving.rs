@@ -42,9 +42,9 @@ impl Receiving {
         let (sender, mut lines) = mpsc::channel(LINES_MAX);
         let secret = self.secret;
         let judge: Arc<Judge> = Arc::new(move |headers: &HeaderMap, body: Bytes| {
-            let heard = judged(&secret, headers, &body);
-            let verdict = if heard.error.is_none() { Verdict::Believed } else { Verdict::Refused };
-            if sender.try_send(heard).is_ok() { verdict } else { Verdict::Refused }
+            let result = judged(&secret, headers, &body);
+            let verdict = if result.error.is_none() { Verdict::Believed } else { Verdict::Refused };
+            if sender.try_send(result).is_ok() { verdict } else { Verdict::Refused }
         });
         let serving = listener.serve(judge);
         let ending = shutdown_requested();
@@ -52,7 +52,7 @@ impl Receiving {
         loop {
             tokio::select! {
                 line = lines.recv() => match line {
-                    Some(heard) => output.heard(&heard)?,
+                    Some(result) => output.print(&result)?,
                     None => return Ok(Exit::Done),
                 },
                 () = &mut serving => return Ok(Exit::Done),
@@ -66,13 +66,13 @@ impl Receiving {
 fn judged(secret: &Secret, headers: &HeaderMap, body: &[u8]) -> ForwardResult {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
     let verdict = verify_service_signature(secret, header("x-service-signature"), body, SystemClock::new().now());
-    let mut heard = ForwardResult::of(header("webhook-id"), header("x-service-event"), body);
-    heard.attempts = header("x-service-attempt").parse().unwrap_or(0);
-    (heard.status, heard.error) = match verdict {
+    let mut result = ForwardResult::of(header("webhook-id"), header("x-service-event"), body);
+    result.attempts = header("x-service-attempt").parse().unwrap_or(0);
+    (result.status, result.error) = match verdict {
         Ok(()) => (Some(204), None),
         Err(why) => (Some(401), Some(why.to_string())),
     };
-    heard
+    result
 }
 
 #[cfg(test)]
@@ -95,10 +95,10 @@ mod tests {
     #[test]
     fn only_authentic_and_recent_webhooks_are_accepted() {
         let (now, secret, body) = (SystemClock::new().now(), Secret::new("whsec_a"), b"{\"message_id\":\"msg_1\"}");
-        let heard = judged(&secret, &headers(now, &secret, body), body);
-        assert_eq!((heard.status, heard.error, heard.attempts), (Some(204), None, 2));
+        let result = judged(&secret, &headers(now, &secret, body), body);
+        assert_eq!((result.status, result.error, result.attempts), (Some(204), None, 2));
         assert_eq!(
-            (heard.event.as_str(), heard.kind.as_str(), heard.message.as_deref()),
+            (result.event.as_str(), result.kind.as_str(), result.message.as_deref()),
             ("evt_1", "queued", Some("msg_1"))
         );
         let old = Timestamp::from_millis(now.as_millis() - 302_000);
@@ -107,9 +107,9 @@ mod tests {
             (headers(now, &Secret::new("whsec_b"), body), "does not match the body"),
             (HeaderMap::new(), "is not t="),
         ] {
-            let heard = judged(&secret, &headers, body);
-            assert_eq!(heard.status, Some(401));
-            assert!(heard.error.as_deref().unwrap_or("").contains(why), "{heard:?}");
+            let result = judged(&secret, &headers, body);
+            assert_eq!(result.status, Some(401));
+            assert!(result.error.as_deref().unwrap_or("").contains(why), "{result:?}");
         }
     }
 }

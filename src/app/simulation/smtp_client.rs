@@ -52,7 +52,7 @@ async fn converse(
 ) -> Option<(u16, String)> {
     loop {
         match session.next_action() {
-            ServerAction::Write(bytes) => dialogue.hear(&bytes),
+            ServerAction::Write(bytes) => dialogue.receive(&bytes),
             ServerAction::Read(_) => match dialogue.next() {
                 Some(line) => session.receive(line.as_bytes()),
                 None => return dialogue.end(),
@@ -90,7 +90,7 @@ async fn answer(session: &mut ServerSession, handler: &mut dyn MailHandler, acti
 /// The client's side.
 struct Dialogue {
     lines: VecDeque<String>,
-    heard: String,
+    reply: String,
     /// Code and text of the last complete answer.
     last: (u16, String),
     /// Whether the message was sent.
@@ -103,15 +103,15 @@ impl Dialogue {
         all.push_front("EHLO client.test".to_owned());
         all.push_back("DATA".to_owned());
         all.push_back(format!("{message}."));
-        Self { lines: all, heard: String::new(), last: (0, String::new()), is_sent: false }
+        Self { lines: all, reply: String::new(), last: (0, String::new()), is_sent: false }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
-        self.heard.push_str(&String::from_utf8_lossy(bytes));
-        let last_line = self.heard.lines().last().unwrap_or_default();
-        if self.heard.ends_with("\r\n") && last_line.as_bytes().get(3) != Some(&b'-') {
+    fn receive(&mut self, bytes: &[u8]) {
+        self.reply.push_str(&String::from_utf8_lossy(bytes));
+        let last_line = self.reply.lines().last().unwrap_or_default();
+        if self.reply.ends_with("\r\n") && last_line.as_bytes().get(3) != Some(&b'-') {
             let code = last_line.get(..3).and_then(|code| code.parse().ok()).unwrap_or(0);
-            self.last = (code, std::mem::take(&mut self.heard));
+            self.last = (code, std::mem::take(&mut self.reply));
         }
     }
 

@@ -161,8 +161,8 @@ impl Receiver {
             return Ok(kind);
         }
         let Record { messages, leases, crowded } = record;
-        let heard = self.engine.commit_leased(RecordReport { messages }, leases).await;
-        match heard {
+        let recorded = self.engine.commit_leased(RecordReport { messages }, leases).await;
+        match recorded {
             Ok(0) => Ok(AcceptedKind::Repeated),
             Ok(_) => {
                 for (account, addresses) in crowded {

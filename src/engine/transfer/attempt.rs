@@ -311,7 +311,7 @@ impl Trial<'_> {
             TransferEnd::Deferred { bounce: Some(why), .. } => Some(why.advice.clone()),
             _ => None,
         });
-        last.into_iter().for_each(|last| self.queue.heard(self.shared, last));
+        last.into_iter().for_each(|last| self.queue.set_last_answer(self.shared, last));
         (Ended::With(end), signal)
     }
 

@@ -128,9 +128,9 @@ impl DestinationQueue {
     }
 
     /// Stores the last answer of the site, for the operator.
-    pub(super) fn heard(&self, shared: &Shared, answer: String) {
+    pub(super) fn set_last_answer(&self, shared: &Shared, answer: String) {
         if let Some(own) = shared.destinations().scheduler.get_mut(self.id) {
-            own.heard(answer);
+            own.set_last_answer(answer);
         }
     }
 

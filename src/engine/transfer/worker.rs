@@ -126,7 +126,7 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
             if fault.needs_operator {
                 shared.engine.relay_fails(&shared.relays.relay(queue.relay).name, &fault.why);
             }
-            queue.heard(shared, fault.why);
+            queue.set_last_answer(shared, fault.why);
             queue.handle(shared, Input::Throttle(until));
             drop(unsettled);
             reroute(running, &queued);

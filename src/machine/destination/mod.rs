@@ -309,7 +309,7 @@ impl Destination {
     }
 
     /// Stores the last answer of the site, for the operator.
-    pub fn heard(&mut self, answer: String) {
+    pub fn set_last_answer(&mut self, answer: String) {
         self.last_answer = Some(answer);
     }
 }

@@ -346,20 +346,20 @@ impl Connection {
     }
 
     async fn close(mut self) -> io::Result<()> {
-        let heard_out = async {
+        let drained = async {
             self.wire.shut_down().await?;
-            let mut heard = 0;
-            while heard < LINGER_BYTES {
+            let mut count_read = 0;
+            while count_read < LINGER_BYTES {
                 match self.wire.read(&mut self.buffer).await? {
                     0 => break,
-                    count => heard += count,
+                    count => count_read += count,
                 }
             }
             Ok(())
         };
         // The session is over, so a new client may have the place at once.
         self.place.waits(Instant::now());
-        self.place.unless_evicted(timeout(self.config.deadlines.linger, heard_out)).await?.unwrap_or(Ok(()))
+        self.place.unless_evicted(timeout(self.config.deadlines.linger, drained)).await?.unwrap_or(Ok(()))
     }
 }
 

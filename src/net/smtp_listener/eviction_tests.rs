@@ -19,7 +19,7 @@ async fn connect(listener: &SmtpListener, host: u8) -> (Client<TcpStream>, Strin
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 7, host], 0))).unwrap();
     let mut client = Client(BufReader::new(socket.connect(listener.local_addr()).await.unwrap()));
-    let greeting = client.hear().await;
+    let greeting = client.read_reply().await;
     (client, greeting)
 }
 
@@ -32,7 +32,7 @@ async fn silent_connections_of_many_addresses_exclude_no_client() {
     }
     let (mut client, greeting) = connect(&listener, 3).await;
     assert!(greeting.starts_with("220 "), "{greeting}");
-    assert_eq!(silent[0].hear().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
+    assert_eq!(silent[0].read_reply().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
     assert_eq!(client.transact("text").await, "250 2.0.0 Took 6 bytes\r\n");
 }
 
@@ -86,7 +86,7 @@ async fn a_decision_that_waits_long_gives_its_place_to_a_new_client() {
         }
         assert!(greeting.starts_with(answer), "{greeting}");
         if deciding.is_zero() {
-            assert_eq!(slow.hear().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
+            assert_eq!(slow.read_reply().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
         }
     }
 }

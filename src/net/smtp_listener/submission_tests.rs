@@ -85,7 +85,7 @@ async fn listen(config: ListenerConfig, memory: usize) -> (SmtpListener, Arc<Ato
 struct Client<S>(BufReader<S>);
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
-    async fn hear(&mut self) -> String {
+    async fn read_reply(&mut self) -> String {
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).await.unwrap();
@@ -97,14 +97,14 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
 
     async fn say(&mut self, text: &str) -> String {
         self.0.write_all(text.as_bytes()).await.unwrap();
-        self.hear().await
+        self.read_reply().await
     }
 }
 
 /// A client after the greeting, and after a login if requested.
 async fn client_of(listener: &SmtpListener, logs_in: bool) -> Client<TcpStream> {
     let mut client = Client(BufReader::new(TcpStream::connect(listener.local_addr()).await.unwrap()));
-    assert!(client.hear().await.starts_with("220 "));
+    assert!(client.read_reply().await.starts_with("220 "));
     client.say("EHLO me\r\n").await;
     if logs_in {
         assert!(client.say("AUTH PLAIN AG1lAGdvb2Q=\r\n").await.starts_with("235 "));
@@ -115,8 +115,8 @@ async fn client_of(listener: &SmtpListener, logs_in: bool) -> Client<TcpStream> 
 /// Brings the client into DATA.
 async fn sending(client: &mut Client<TcpStream>) {
     assert!(client.say(ENVELOPE).await.starts_with("250 "));
-    assert!(client.hear().await.starts_with("250 "));
-    assert!(client.hear().await.starts_with("354 "));
+    assert!(client.read_reply().await.starts_with("250 "));
+    assert!(client.read_reply().await.starts_with("354 "));
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn a_client_that_does_not_log_in_is_disconnected_at_the_login_deadline() {
     let deadlines = Deadlines { login: Some(MOMENT), ..Deadlines::default() };
     let (listener, _) = listen(config(deadlines), 0).await;
     let mut idle = client_of(&listener, false).await;
-    assert_eq!(idle.hear().await, "421 4.4.2 mx.test Waited too long\r\n");
+    assert_eq!(idle.read_reply().await, "421 4.4.2 mx.test Waited too long\r\n");
     drop(idle);
     let (listener, _) = listen(config(Deadlines { login: Some(Duration::from_secs(30)), ..deadlines }), 0).await;
     let mut client = client_of(&listener, true).await;
@@ -171,7 +171,7 @@ async fn a_message_beyond_the_memory_limit_is_refused_and_the_session_continues(
     let (listener, _) = listen(config(Deadlines::default()), 100).await;
     let mut client = client_of(&listener, true).await;
     client.say("MAIL FROM:<> SIZE=200\r\nRCPT TO:<c@d.example>\r\n").await;
-    client.hear().await;
+    client.read_reply().await;
     assert!(client.say("DATA\r\n").await.starts_with("451 4.3.2 "), "there is no memory for the declared size");
     assert_eq!(client.say("RSET\r\n").await, "250 2.0.0 Flushed\r\n");
     sending(&mut client).await;
@@ -189,8 +189,8 @@ async fn implicit_tls_greets_inside_tls_and_closes_excess_connections_silently()
     let raw = TcpStream::connect(listener.local_addr()).await.unwrap();
     let stream = tokio_rustls::TlsConnector::from(trusting).connect("mx.test".try_into().unwrap(), raw).await.unwrap();
     let mut client = Client(BufReader::new(stream));
-    assert!(client.hear().await.starts_with("220 "));
+    assert!(client.read_reply().await.starts_with("220 "));
     assert!(client.say("EHLO me\r\n").await.ends_with("AUTH PLAIN LOGIN\r\n"));
     let second = TcpStream::connect(listener.local_addr()).await.unwrap();
-    assert_eq!(Client(BufReader::new(second)).hear().await, "");
+    assert_eq!(Client(BufReader::new(second)).read_reply().await, "");
 }

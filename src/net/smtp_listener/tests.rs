@@ -70,7 +70,7 @@ async fn client_of(listener: &SmtpListener) -> Client<TcpStream> {
 }
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
-    pub(super) async fn hear(&mut self) -> String {
+    pub(super) async fn read_reply(&mut self) -> String {
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).await.unwrap();
@@ -82,7 +82,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
 
     pub(super) async fn say(&mut self, text: &str) -> String {
         self.0.write_all(text.as_bytes()).await.unwrap();
-        self.hear().await
+        self.read_reply().await
     }
 
     pub(super) async fn transact(&mut self, body: &str) -> String {
@@ -102,7 +102,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
 async fn a_message_is_received_over_a_socket_and_quit_closes_it() {
     let listener = listen(config()).await;
     let mut client = client_of(&listener).await;
-    assert_eq!(client.hear().await, "220 mx.test ESMTP\r\n");
+    assert_eq!(client.read_reply().await, "220 mx.test ESMTP\r\n");
     assert_eq!(client.transact(&"x".repeat(100_000)).await, "250 2.0.0 Took 100002 bytes\r\n");
     assert_eq!(client.say("QUIT\r\n").await, "221 2.0.0 Bye\r\n");
     assert!(client.is_closed().await);
@@ -112,13 +112,13 @@ async fn a_message_is_received_over_a_socket_and_quit_closes_it() {
 async fn an_excess_connection_gets_421_and_a_closed_one_frees_its_permit() {
     let listener = listen(ListenerConfig { gate: ConnectionCap::new(10, 1), ..config() }).await;
     let mut first = client_of(&listener).await;
-    first.hear().await;
+    first.read_reply().await;
     let mut second = client_of(&listener).await;
-    assert_eq!(second.hear().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
+    assert_eq!(second.read_reply().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
     first.say("QUIT\r\n").await;
     drop(first);
     // The permit is released a moment after the close. Until then every try is refused.
-    while !client_of(&listener).await.hear().await.starts_with("220 ") {}
+    while !client_of(&listener).await.read_reply().await.starts_with("220 ") {}
 }
 
 #[tokio::test]
@@ -126,8 +126,8 @@ async fn listeners_that_share_a_gate_share_its_count() {
     let config = ListenerConfig { gate: ConnectionCap::new(10, 1), ..config() };
     let (one, two) = (listen(config.clone()).await, listen(config).await);
     let mut first = client_of(&one).await;
-    assert!(first.hear().await.starts_with("220 "));
-    assert!(client_of(&two).await.hear().await.starts_with("421 4.7.0 "));
+    assert!(first.read_reply().await.starts_with("220 "));
+    assert!(client_of(&two).await.read_reply().await.starts_with("421 4.7.0 "));
 }
 
 #[tokio::test]
@@ -135,8 +135,8 @@ async fn a_silent_client_is_disconnected_at_the_command_deadline() {
     let deadlines = Deadlines { command: MOMENT, ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;
     let mut client = client_of(&listener).await;
-    client.hear().await;
-    assert_eq!(client.hear().await, "421 4.4.2 mx.test Waited too long\r\n");
+    client.read_reply().await;
+    assert_eq!(client.read_reply().await, "421 4.4.2 mx.test Waited too long\r\n");
     assert!(client.is_closed().await);
 }
 
@@ -145,11 +145,11 @@ async fn a_busy_client_is_disconnected_at_the_session_deadline() {
     let deadlines = Deadlines { session: MOMENT, ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;
     let mut client = client_of(&listener).await;
-    let mut heard = client.hear().await;
-    while !heard.starts_with("421 ") {
-        heard = client.say("NOOP\r\n").await;
+    let mut reply = client.read_reply().await;
+    while !reply.starts_with("421 ") {
+        reply = client.say("NOOP\r\n").await;
     }
-    assert_eq!(heard, "421 4.4.2 mx.test Waited too long\r\n");
+    assert_eq!(reply, "421 4.4.2 mx.test Waited too long\r\n");
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_late_decision_is_answered_with_451() {
     let deadlines = Deadlines { decision: Some(MOMENT), ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;
     let mut client = client_of(&listener).await;
-    client.hear().await;
+    client.read_reply().await;
     client.say("EHLO me\r\n").await;
     client.say("MAIL FROM:<>\r\n").await;
     assert_eq!(client.say("RCPT TO:<slow@b.example>\r\n").await, "451 4.3.0 Try again later\r\n");
@@ -171,7 +171,7 @@ async fn an_early_talker_is_refused() {
     assert!(client.is_closed().await);
 
     let quick = listen(ListenerConfig { greeting_pause: MOMENT, ..config() }).await;
-    assert_eq!(client_of(&quick).await.hear().await, "220 mx.test ESMTP\r\n");
+    assert_eq!(client_of(&quick).await.read_reply().await, "220 mx.test ESMTP\r\n");
 }
 
 #[tokio::test]
@@ -179,16 +179,16 @@ async fn shutdown_sends_421_to_idle_clients_and_lets_a_message_finish() {
     let listener = listen(config()).await;
     let address = listener.local_addr();
     let (mut idle, mut busy) = (client_of(&listener).await, client_of(&listener).await);
-    idle.hear().await;
-    busy.hear().await;
+    idle.read_reply().await;
+    busy.read_reply().await;
     for line in ["EHLO me\r\n", "MAIL FROM:<>\r\n", "RCPT TO:<a@b.example>\r\n", "DATA\r\n"] {
         busy.say(line).await;
     }
     let down = tokio::spawn(listener.shut_down(Duration::from_secs(30)));
-    assert_eq!(idle.hear().await, "421 4.3.2 mx.test Shutting down\r\n");
+    assert_eq!(idle.read_reply().await, "421 4.3.2 mx.test Shutting down\r\n");
     drop(idle);
     assert!(busy.say("text\r\n.\r\n").await.starts_with("250 "));
-    assert_eq!(busy.hear().await, "421 4.3.2 mx.test Shutting down\r\n");
+    assert_eq!(busy.read_reply().await, "421 4.3.2 mx.test Shutting down\r\n");
     drop(busy);
     down.await.unwrap();
     assert!(TcpStream::connect(address).await.is_err());
@@ -221,7 +221,7 @@ async fn starttls_secures_the_session_if_a_certificate_is_configured() {
     let listener =
         listen(ListenerConfig { tls: ListenerTls::StartTls(Arc::new(TlsSettings::new(server))), ..config() }).await;
     let mut client = client_of(&listener).await;
-    client.hear().await;
+    client.read_reply().await;
     assert_eq!(client.say("STARTTLS\r\n").await, "220 2.0.0 Ready for TLS\r\n");
     let name = "mx.test".try_into().unwrap();
     let stream =
@@ -273,7 +273,7 @@ async fn pipelined_commands_leave_the_thread_to_others_in_between() {
         }
     });
     let mut client = client_of(&listener).await;
-    client.hear().await;
+    client.read_reply().await;
     client.say("EHLO me\r\n").await;
     client.say("MAIL FROM:<>\r\n").await;
     let many = "RCPT TO:<a@b.c>\r\n".repeat(2_000) + "QUIT\r\n";

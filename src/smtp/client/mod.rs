@@ -213,7 +213,7 @@ impl Client {
         let is_amid_body = matches!(&self.state, State::Transaction(transaction) if transaction.phase() == Phase::Body);
         match said.filter(|reply| reply.code == 421 || (is_amid_body && reply.code >= 400)) {
             Some(reply) => {
-                self.transcript.heard(&reply);
+                self.transcript.record_reply(&reply);
                 self.end(Ending::Answered(reply));
             }
             None => self.end(Ending::Closed(reason.to_owned())),
@@ -304,7 +304,7 @@ impl Client {
     }
 
     fn answered(&mut self, reply: Reply, now: Duration) {
-        self.transcript.heard(&reply);
+        self.transcript.record_reply(&reply);
         // 421 announces the end of the connection in answer to any command (RFC 5321 3.8).
         if reply.code == 421 {
             return self.end(Ending::Answered(reply));

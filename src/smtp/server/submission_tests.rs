@@ -32,7 +32,7 @@ impl Script {
     fn of(session: ServerSession) -> Self {
         let (taken, refused) = (Vec::new(), Vec::new());
         let mut script = Self { session, taken, refused, has_memory: true, key_is_live: true, closed: false };
-        assert_eq!(script.hear(), "220 mx.test ESMTP\r\n");
+        assert_eq!(script.read_reply(), "220 mx.test ESMTP\r\n");
         script
     }
 
@@ -61,7 +61,7 @@ impl Script {
 
     fn say(&mut self, text: &str) -> String {
         self.session.receive(text.as_bytes());
-        self.hear()
+        self.read_reply()
     }
 
     fn answer_login(&mut self, question: &LoginQuestion) {
@@ -73,11 +73,11 @@ impl Script {
         self.session.answer_login(&answer);
     }
 
-    fn hear(&mut self) -> String {
-        let mut heard = Vec::new();
+    fn read_reply(&mut self) -> String {
+        let mut replies = Vec::new();
         loop {
             match self.session.next_action() {
-                ServerAction::Write(bytes) => heard.extend(bytes),
+                ServerAction::Write(bytes) => replies.extend(bytes),
                 ServerAction::Read(_) => break,
                 ServerAction::CheckLogin(question) => self.answer_login(&question),
                 ServerAction::AskSender(_) if self.key_is_live => {
@@ -106,13 +106,13 @@ impl Script {
             }
         }
         self.refused.extend(self.session.take_refused());
-        String::from_utf8(heard).unwrap()
+        String::from_utf8(replies).unwrap()
     }
 }
 
 /// Returns the code and enhanced code of each line.
-fn codes(heard: &str) -> Vec<&str> {
-    heard.lines().map(|line| line.get(..9).unwrap_or(line).trim_end()).collect()
+fn codes(replies: &str) -> Vec<&str> {
+    replies.lines().map(|line| line.get(..9).unwrap_or(line).trim_end()).collect()
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn a_message_is_submitted_after_either_mechanism_and_after_helo() {
         assert_eq!(script.say("HELO\r\n"), "250 mx.test\r\n");
         assert!(script.say(login).ends_with("235 2.7.0 Logged in\r\n"), "{login}");
         script.say(&format!("{ENVELOPE}DATA\r\n"));
-        let heard = script.say("Subject: x\n\n..dot\r\n.\r\nQUIT\r\n");
-        assert_eq!(heard, "250 2.0.0 Ok: queued as msg_1\r\n221 2.0.0 Bye\r\n");
+        let replies = script.say("Subject: x\n\n..dot\r\n.\r\nQUIT\r\n");
+        assert_eq!(replies, "250 2.0.0 Ok: queued as msg_1\r\n221 2.0.0 Bye\r\n");
         assert_eq!(script.taken[0].bytes, b"Subject: x\r\n\r\n.dot\r\n");
         assert!(script.closed && script.refused.is_empty());
     }
@@ -192,8 +192,8 @@ fn lines_of_auth_may_be_longer_than_commands() {
 fn the_third_failed_login_and_the_callers_421_end_the_session() {
     let mut script = Script::inside_tls();
     script.say("EHLO me\r\n");
-    let heard = script.say(&"AUTH PLAIN AG1lAGJhZA==\r\n".repeat(4));
-    assert_eq!(codes(&heard), ["535 5.7.8", "535 5.7.8", "421 4.7.0"]);
+    let replies = script.say(&"AUTH PLAIN AG1lAGJhZA==\r\n".repeat(4));
+    assert_eq!(codes(&replies), ["535 5.7.8", "535 5.7.8", "421 4.7.0"]);
     assert!(script.closed);
     let mut crowded = Script::inside_tls();
     assert_eq!(codes(&crowded.say("EHLO me\r\nAUTH PLAIN AG1lAG1hbnk=\r\nNOOP\r\n")).last(), Some(&"421 4.7.0"));
@@ -244,8 +244,8 @@ fn each_envelope_error_has_its_answer() {
     ];
     for (text, expected) in table {
         let mut script = Script::logged_in();
-        let heard = script.say(text);
-        assert!(codes(&heard).contains(&expected), "{text}: {heard}");
+        let replies = script.say(text);
+        assert!(codes(&replies).contains(&expected), "{text}: {replies}");
         assert!(!script.closed, "{text}");
     }
 }
@@ -253,12 +253,12 @@ fn each_envelope_error_has_its_answer() {
 #[test]
 fn a_mailbox_counts_once_and_452_follows_above_the_limit() {
     let mut script = Script::logged_in();
-    let heard = script.say(
+    let replies = script.say(
         "MAIL FROM:<>\r\nRCPT TO:<a@b.example>\r\nRCPT TO:<A@B.EXAMPLE>\r\nRCPT TO:<b@b.example>\r\n\
          RCPT TO:<c@b.example>\r\nRCPT TO:<d@b.example>\r\nRCPT TO:<\"a\"@b.example>\r\nDATA\r\n",
     );
     let ok = "250 2.1.5";
-    assert_eq!(codes(&heard)[..7], ["250 2.1.0", ok, ok, ok, ok, "452 4.5.3", ok]);
+    assert_eq!(codes(&replies)[..7], ["250 2.1.0", ok, ok, ok, ok, "452 4.5.3", ok]);
     script.say("x\r\n.\r\n");
     assert_eq!(script.taken[0].recipients.len(), 3);
 }
@@ -330,8 +330,8 @@ fn faulty_commands_are_counted_and_the_last_one_gets_421() {
         ["500 5.5.1", "500 5.5.1", "500 5.5.1", "500 5.5.1", "421 4.7.0"]
     );
     let mut script = Script::logged_in();
-    let heard = script.say(&"NONSENSE\r\n".repeat(30));
-    assert_eq!(codes(&heard), [vec!["500 5.5.1"; 19], vec!["421 4.7.0"]].concat());
+    let replies = script.say(&"NONSENSE\r\n".repeat(30));
+    assert_eq!(codes(&replies), [vec!["500 5.5.1"; 19], vec!["421 4.7.0"]].concat());
     assert!(script.closed);
     let mut script = Script::logged_in();
     script.say("MAIL FROM:<>\r\n");
@@ -349,8 +349,8 @@ fn a_hundred_commands_without_a_message_end_the_session() {
     assert_eq!(codes(&script.say(&"NOOP\r\n".repeat(98))), vec!["250 2.0.0"; 98]);
     script.say(&format!("{ENVELOPE}DATA\r\n"));
     script.say("x\r\n.\r\n");
-    let heard = script.say(&"RSET\r\n".repeat(200));
-    assert_eq!(codes(&heard), [vec!["250 2.0.0"; 99], vec!["421 4.7.0"]].concat());
+    let replies = script.say(&"RSET\r\n".repeat(200));
+    assert_eq!(codes(&replies), [vec!["250 2.0.0"; 99], vec!["421 4.7.0"]].concat());
     assert!(script.closed);
 }
 

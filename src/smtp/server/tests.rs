@@ -30,7 +30,7 @@ impl Script {
     /// Returns a session after greeting and EHLO.
     fn begun() -> Self {
         let mut script = Self::new(config());
-        assert_eq!(script.hear(), "220 mx.test ESMTP\r\n");
+        assert_eq!(script.read_reply(), "220 mx.test ESMTP\r\n");
         assert!(script.say("EHLO me.example\r\n").ends_with("250 ENHANCEDSTATUSCODES\r\n"));
         script
     }
@@ -38,21 +38,21 @@ impl Script {
     /// Returns a session inside DATA.
     fn in_data() -> Self {
         let mut script = Self::begun();
-        let heard = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");
-        assert!(heard.ends_with("354 End data with <CR><LF>.<CR><LF>\r\n"), "{heard}");
+        let replies = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");
+        assert!(replies.ends_with("354 End data with <CR><LF>.<CR><LF>\r\n"), "{replies}");
         script
     }
 
     fn say(&mut self, text: &str) -> String {
         self.session.receive(text.as_bytes());
-        self.hear()
+        self.read_reply()
     }
 
-    fn hear(&mut self) -> String {
-        let mut heard = Vec::new();
+    fn read_reply(&mut self) -> String {
+        let mut replies = Vec::new();
         loop {
             match self.session.next_action() {
-                ServerAction::Write(bytes) => heard.extend(bytes),
+                ServerAction::Write(bytes) => replies.extend(bytes),
                 ServerAction::Read(_) => break,
                 ServerAction::AskRecipient(question) => {
                     let answer = match question.recipient.local() {
@@ -76,12 +76,12 @@ impl Script {
                 }
             }
         }
-        String::from_utf8(heard).unwrap()
+        String::from_utf8(replies).unwrap()
     }
 }
 
-fn codes(heard: &str) -> Vec<&str> {
-    heard.lines().map(|line| &line[..3]).collect()
+fn codes(replies: &str) -> Vec<&str> {
+    replies.lines().map(|line| &line[..3]).collect()
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn pipelined_commands_are_answered_in_order_and_in_one_write() {
         assert!(matches!(script.session.next_action(), ServerAction::AskRecipient(_)));
         script.session.answer_recipient(&answer);
     }
-    let ServerAction::Write(heard) = script.session.next_action() else { panic!("nothing was written") };
-    assert_eq!(codes(std::str::from_utf8(&heard).unwrap()), ["250", "550", "250", "354"]);
+    let ServerAction::Write(replies) = script.session.next_action() else { panic!("nothing was written") };
+    assert_eq!(codes(std::str::from_utf8(&replies).unwrap()), ["250", "550", "250", "354"]);
     assert_eq!(script.session.next_action(), ServerAction::Read(Awaiting::Data));
 }
 
@@ -118,12 +118,15 @@ fn pipelined_commands_are_answered_in_order_and_in_one_write() {
 fn a_session_may_arrive_in_any_pieces() {
     let text = "EHLO me\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n";
     let mut script = Script::new(config());
-    let mut heard = script.hear();
+    let mut replies = script.read_reply();
     for byte in text.bytes().chain(*b"hello\r\n.\r\nNOOP\r\n") {
         script.session.receive(&[byte]);
-        heard += &script.hear();
+        replies += &script.read_reply();
     }
-    assert!(heard.ends_with("354 End data with <CR><LF>.<CR><LF>\r\n250 2.0.0 Taken\r\n250 2.0.0 OK\r\n"), "{heard}");
+    assert!(
+        replies.ends_with("354 End data with <CR><LF>.<CR><LF>\r\n250 2.0.0 Taken\r\n250 2.0.0 OK\r\n"),
+        "{replies}"
+    );
     assert_eq!(script.taken[0].bytes, b"hello\r\n");
 }
 
@@ -149,8 +152,8 @@ fn variants_of_the_end_of_data_cannot_smuggle_a_second_message() {
         let mut script = Script::in_data();
         let smuggled = "MAIL FROM:<evil@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\nevil";
         assert_eq!(script.say(&format!("good{variant}{smuggled}")), "", "{variant:?} was answered");
-        let heard = script.say("\r\n.\r\n");
-        assert!(heard.starts_with("550 5.5.2 The message has a "), "{variant:?}: {heard}");
+        let replies = script.say("\r\n.\r\n");
+        assert!(replies.starts_with("550 5.5.2 The message has a "), "{variant:?}: {replies}");
         assert!(script.taken.is_empty(), "{variant:?}");
         assert_eq!(script.say("NOOP\r\n"), "250 2.0.0 OK\r\n", "{variant:?} lost the step");
     }
@@ -166,22 +169,24 @@ fn a_client_that_talks_before_the_greeting_is_rejected() {
 #[test]
 fn a_message_pipelined_after_data_is_refused_and_ends_the_session() {
     let mut script = Script::begun();
-    let heard = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\nSubject: early\r\n\r\n.\r\n");
-    assert_eq!(codes(&heard), ["250", "250", "503"]);
+    let replies =
+        script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\nSubject: early\r\n\r\n.\r\n");
+    assert_eq!(codes(&replies), ["250", "250", "503"]);
     assert!(script.closed && script.taken.is_empty());
 }
 
 #[test]
 fn commands_out_of_order_are_refused() {
     let mut script = Script::new(config());
-    script.hear();
+    script.read_reply();
     assert_eq!(
         codes(&script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<a@b.example>\r\nDATA\r\n")),
         ["503", "503", "503"]
     );
     assert_eq!(script.say("HELO me\r\n"), "250 mx.test\r\n");
-    let heard = script.say("MAIL FROM:<a@b.example>\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nDATA\r\n");
-    assert_eq!(codes(&heard), ["250", "503", "550", "554"]);
+    let replies =
+        script.say("MAIL FROM:<a@b.example>\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nDATA\r\n");
+    assert_eq!(codes(&replies), ["250", "503", "550", "554"]);
     assert_eq!(
         codes(&script.say("RSET\r\nDATA\r\nVRFY a\r\nHELP\r\nEXPN a\r\nSTARTTLS\r\n")),
         ["250", "503", "252", "214", "502", "502"]
@@ -210,20 +215,20 @@ fn a_message_over_the_size_is_refused_at_its_declaration_or_its_end() {
 #[test]
 fn an_endless_message_is_cut_off_and_not_stored() {
     let mut script = Script::in_data();
-    let mut heard = String::new();
+    let mut replies = String::new();
     for _ in 0..50 {
-        heard += &script.say(&"x".repeat(100));
+        replies += &script.say(&"x".repeat(100));
         assert!(script.session.inbox.is_empty());
     }
-    assert_eq!(heard, "552 5.3.4 The message is too large: the limit is 1000 bytes\r\n");
+    assert_eq!(replies, "552 5.3.4 The message is too large: the limit is 1000 bytes\r\n");
     assert!(script.closed);
 }
 
 #[test]
 fn twenty_errors_end_the_session() {
     let mut script = Script::begun();
-    let heard = script.say(&"NONSENSE\r\n".repeat(50));
-    assert_eq!(codes(&heard), [vec!["500"; 20], vec!["421"]].concat());
+    let replies = script.say(&"NONSENSE\r\n".repeat(50));
+    assert_eq!(codes(&replies), [vec!["500"; 20], vec!["421"]].concat());
     assert!(script.closed);
 }
 
@@ -273,8 +278,8 @@ fn a_bare_lf_cannot_smuggle_a_second_command() {
     assert_eq!(script.say("DATA\r\n"), "554 5.5.1 No valid recipients\r\n");
 
     assert_eq!(script.say("NOOP\nx"), refused);
-    let heard: String = (0..ENDLESS_LINE_MAX / 1024).map(|_| script.say(&"x\n".repeat(512))).collect();
-    assert_eq!(heard, "500 5.5.2 Line too long\r\n");
+    let replies: String = (0..ENDLESS_LINE_MAX / 1024).map(|_| script.say(&"x\n".repeat(512))).collect();
+    assert_eq!(replies, "500 5.5.2 Line too long\r\n");
     assert!(script.closed);
 }
 
@@ -292,14 +297,14 @@ fn an_endless_line_is_answered_and_ends_the_session() {
 fn starttls_resets_the_session_and_injected_bytes_end_it() {
     let offering = || ServerConfig { starttls: true, ..config() };
     let mut script = Script::new(offering());
-    script.hear();
+    script.read_reply();
     assert!(script.say("EHLO me\r\n").contains("250-STARTTLS\r\n"));
     assert_eq!(script.say("STARTTLS\r\n"), "220 2.0.0 Ready for TLS\r\n");
     assert_eq!(codes(&script.say("MAIL FROM:<a@b.example>\r\n")), ["503"]);
     assert!(!script.say("EHLO me\r\n").contains("STARTTLS"));
 
     let mut injected = Script::new(offering());
-    injected.hear();
+    injected.read_reply();
     assert_eq!(codes(&injected.say("STARTTLS\r\nMAIL FROM:<evil@b.example>\r\n")), ["503"]);
     assert!(injected.closed);
 }

@@ -102,13 +102,13 @@ fn a_start_reports_progress_while_it_counts_rows() {
     for lacking in [&[][..], &[meta::TOTALS], &[meta::TOTALS, meta::WAITING]] {
         lacking.iter().for_each(|fact| test.put(Table::Meta, fact, None));
         test.close();
-        let heard = Rc::new(RefCell::new(Vec::new()));
-        let hears = Rc::clone(&heard);
-        let progress = Rc::new(move |work| hears.borrow_mut().push(work));
+        let reports = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&reports);
+        let progress = Rc::new(move |work| sink.borrow_mut().push(work));
         let options = StartOptions { progress, ..StartOptions::default() };
         let surroundings = test.surroundings();
         Store::open_within(test.directory(), surroundings, Duration::ZERO, options).unwrap().close();
-        assert_eq!(*heard.borrow(), vec![StartWork::Counting(1); lacking.len()]);
+        assert_eq!(*reports.borrow(), vec![StartWork::Counting(1); lacking.len()]);
         test.open().unwrap();
     }
 }

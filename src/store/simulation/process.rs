@@ -158,12 +158,12 @@ impl<T> Waiting<T> {
 }
 
 /// Waker that records whether the machine was off when the answer arrived.
-pub(super) struct Ear {
+pub(super) struct AnswerWaker {
     disk: SimulatedDisk,
     was_off: AtomicBool,
 }
 
-impl Ear {
+impl AnswerWaker {
     pub(super) fn of(disk: &SimulatedDisk) -> Arc<Self> {
         Arc::new(Self { disk: disk.clone(), was_off: AtomicBool::new(false) })
     }
@@ -173,7 +173,7 @@ impl Ear {
     }
 }
 
-impl Wake for Ear {
+impl Wake for AnswerWaker {
     fn wake(self: Arc<Self>) {
         self.was_off.store(self.disk.is_off(), Ordering::SeqCst);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::history::{History, Known};
 use super::invariants::{Finding, Invariant, judge};
-use super::process::{Clock, DIRECTORY, Ear, Process, Waiting};
+use super::process::{AnswerWaker, Clock, DIRECTORY, Process, Waiting};
 use super::start::{Setup, set_up};
 use super::work::{Intent, Outcome};
 use crate::base::id::MessageId;
@@ -33,7 +33,7 @@ const ROUNDS_MAX: usize = 12;
 pub(super) struct Ticket {
     pub(super) intent: Intent,
     pub(super) waiting: Waiting<Outcome>,
-    pub(super) ear: Arc<Ear>,
+    pub(super) ear: Arc<AnswerWaker>,
 }
 
 /// A run in progress.

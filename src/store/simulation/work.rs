@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::history::{Known, Submitted};
 use super::invariants::Invariant;
-use super::process::{Ear, Waiting};
+use super::process::{AnswerWaker, Waiting};
 use super::run::{Run, Ticket};
 use crate::base::id::{DeliveryId, MessageId, Ulid};
 use crate::base::time::Timestamp;
@@ -85,7 +85,7 @@ impl Run {
     }
 
     pub(super) fn wait(&mut self, intent: Intent, mut waiting: Waiting<Outcome>) {
-        let ear = Ear::of(&self.disk);
+        let ear = AnswerWaker::of(&self.disk);
         match waiting.poll_by(&ear.clone().into()) {
             None => self.tickets.push(Ticket { intent, waiting, ear }),
             // The body was the only one, so it was written at once, or failed.

@@ -200,17 +200,17 @@ fn a_checkpoint_follows_monotonic_time_regardless_of_the_wall_clock() {
     let test = TestStore::new();
     let checkpoints = || test.store().meters().checkpoint_duration.read().count;
     // The writer checks before each batch whether a checkpoint is due, so the second answer comes after it.
-    let go_on = || {
+    let resume = || {
         test.done(write("one", End::Commit));
         test.done(write("two", End::Commit));
     };
-    go_on();
+    resume();
     test.set_now(test.now() + Duration::from_secs(40 * 86_400));
-    go_on();
+    resume();
     assert_eq!(checkpoints(), 0, "no time passed");
     test.set_now(test.now() - Duration::from_secs(41 * 86_400));
     test.pass(Duration::from_secs(6));
-    go_on();
+    resume();
     assert_eq!(checkpoints(), 1);
 }
 

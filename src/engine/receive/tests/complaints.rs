@@ -76,7 +76,7 @@ async fn a_complaint_is_linked_to_its_message_by_the_return_path() {
     for (place, message) in ["return path", "Original-Mail-From", "Return-Path"].into_iter().zip(messages) {
         let path = world.row(message).return_path;
         let taken = match place {
-            "return path" => world.hear(message, &arf("", "Subject: x\n")).await,
+            "return path" => world.receive_for(message, &arf("", "Subject: x\n")).await,
             "Return-Path" => world.receive_at(Mailbox::Feedback, &arf("", &format!("{place}: <{path}>\n"))).await,
             _ => world.receive_at(Mailbox::Feedback, &arf(&format!("{place}: <{path}>\n"), "")).await,
         };
@@ -175,7 +175,7 @@ async fn a_bounce_report_ends_the_attempts_of_a_waiting_message() {
     let world = World::new().await;
     let message = world.accepted().await;
     assert_eq!(
-        world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await,
+        world.receive_for(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await,
         AcceptedKind::Bounced
     );
     assert_eq!((world.status(message), world.transfer(message).due), (Status::Bounced, None));

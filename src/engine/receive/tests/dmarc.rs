@@ -127,8 +127,8 @@ async fn only_the_from_domain_or_a_parent_of_it_may_sign() {
 async fn a_repeated_report_is_counted_once() {
     let world = World::new().await;
     let mail = report("r.example", "1", &row("192.0.2.7", 5, true, "example.com", "x"));
-    let heard = [world.receive_signed("r.example", &mail).await, world.receive_signed("r.example", &mail).await];
-    assert_eq!(heard, ["counted", "repeated"]);
+    let accepted = [world.receive_signed("r.example", &mail).await, world.receive_signed("r.example", &mail).await];
+    assert_eq!(accepted, ["counted", "repeated"]);
     assert_eq!((world.overview().await.counts.messages(), world.reports().len()), (5, 1));
 }
 
@@ -178,15 +178,15 @@ async fn own_sources_are_recognised_by_relay_addresses_and_by_our_selectors() {
 #[tokio::test]
 async fn an_alert_is_open_while_own_mail_fails() {
     let world = World::new().await;
-    let hear = async |id: &str, count| {
+    let receive = async |id: &str, count| {
         let mail = report("r.example", id, &row("203.0.113.5", count, false, "example.com", "x"));
         world.receive_signed("r.example", &mail).await;
         world.engine.check_alerts().await.unwrap();
         let open = world.engine.open_alerts(world.account).unwrap();
         (open.count, open.worst)
     };
-    assert_eq!(hear("1", 9).await, (0, None));
-    assert_eq!(hear("2", 1).await, (1, Some(crate::domain::alert::Severity::Critical)));
+    assert_eq!(receive("1", 9).await, (0, None));
+    assert_eq!(receive("2", 1).await, (1, Some(crate::domain::alert::Severity::Critical)));
 }
 
 #[tokio::test]

@@ -164,7 +164,7 @@ impl World {
     }
 
     /// Receives `report` at the message's return path.
-    async fn hear(&self, message: MessageId, report: &str) -> AcceptedKind {
+    async fn receive_for(&self, message: MessageId, report: &str) -> AcceptedKind {
         self.receive_at(Mailbox::ReturnPath(ReturnPath { account: self.account, message }), report).await
     }
 
@@ -257,7 +257,7 @@ async fn a_return_path_outlives_its_key_and_expires_after_37_days() {
     assert_ne!(later[2..3], local[2..3], "another key has replaced it");
     assert_eq!(world.mailbox(&local, "bounces.example.com"), Ok(path));
     assert_eq!(
-        world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await,
+        world.receive_for(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await,
         AcceptedKind::Bounced
     );
     world.pass(Duration::from_millis(1));
@@ -280,7 +280,7 @@ async fn our_recipient_decides_among_several_and_a_partly_working_alias_is_not_s
     ] {
         let world = World::new().await;
         let message = world.delivered().await;
-        assert_eq!(world.hear(message, &dsn(&blocks)).await, taken, "{blocks:?}");
+        assert_eq!(world.receive_for(message, &dsn(&blocks)).await, taken, "{blocks:?}");
         assert_eq!(world.is_suppressed(), suppressed, "{blocks:?}");
         let status = if taken == AcceptedKind::Bounced { Status::Bounced } else { Status::Delivered };
         assert_eq!(world.status(message), status);
@@ -292,8 +292,8 @@ async fn a_repeated_report_is_counted_but_changes_nothing() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
-    let heard = [world.hear(message, &report).await, world.hear(message, &report).await];
-    assert_eq!(heard, [AcceptedKind::Bounced, AcceptedKind::Repeated]);
+    let accepted = [world.receive_for(message, &report).await, world.receive_for(message, &report).await];
+    assert_eq!(accepted, [AcceptedKind::Bounced, AcceptedKind::Repeated]);
     let counts: BTreeMap<_, _> = world.engine.meters.came_back.taken().collect();
     assert_eq!((counts["bounced"], counts["repeated"], counts.values().sum::<u64>()), (1, 1, 2));
 }
@@ -308,7 +308,7 @@ async fn an_unstructured_bounce_is_recorded_and_suppresses_no_address() {
                  This is a permanent error; I've given up. Sorry it didn't work out.\n\n\
                  <b@example.net>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n\
                  --- Below this line is a copy of the message.\n\nSubject: x\n\nx\n";
-    assert_eq!(world.hear(message, qmail).await, AcceptedKind::Undetermined);
+    assert_eq!(world.receive_for(message, qmail).await, AcceptedKind::Undetermined);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Bounced, false));
 }
 
@@ -316,7 +316,7 @@ async fn an_unstructured_bounce_is_recorded_and_suppresses_no_address() {
 async fn messages_that_wait_for_a_suppressed_address_end_at_once() {
     let world = World::new().await;
     let (message, waiting) = (world.delivered().await, world.accepted().await);
-    assert_eq!(world.hear(message, &arf("", "Subject: x\n")).await, AcceptedKind::Complained);
+    assert_eq!(world.receive_for(message, &arf("", "Subject: x\n")).await, AcceptedKind::Complained);
     assert_eq!((world.status(waiting), world.transfer(waiting).due), (Status::Suppressed, None));
 }
 
@@ -328,10 +328,10 @@ async fn personal_mail_and_automatic_replies_are_accepted_and_dropped() {
     assert_eq!(world.receive_at(Mailbox::People, &report).await, AcceptedKind::Personal);
     assert_eq!(world.receive_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
     assert_eq!(
-        world.hear(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await,
+        world.receive_for(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await,
         AcceptedKind::AutoReply
     );
-    assert_eq!(world.hear(message, "Subject: hello\n\nhow are you?\n").await, AcceptedKind::Unknown);
+    assert_eq!(world.receive_for(message, "Subject: hello\n\nhow are you?\n").await, AcceptedKind::Unknown);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Delivered, false));
 }
 
@@ -347,7 +347,7 @@ async fn a_report_that_precedes_its_attempts_outcome_waits_for_it() {
         assert_eq!(world.status(message), Status::Delivered);
         drop(lease);
     };
-    let (taken, ()) = tokio::join!(world.hear(message, &report), outcome);
+    let (taken, ()) = tokio::join!(world.receive_for(message, &report), outcome);
     assert_eq!((taken, world.status(message)), (AcceptedKind::Bounced, Status::Bounced));
     assert!(world.engine.leases.take(message).is_some());
 }

@@ -46,10 +46,10 @@ impl World {
         let mut stream = self.connect(local).await;
         let mail = format!("MAIL FROM:<{return_path}>\r\n");
         let rcpt = format!("RCPT TO:<{local}@simulator.test>\r\n");
-        let mut answer = hear(&mut stream).await;
+        let mut answer = read_reply(&mut stream).await;
         for line in ["EHLO me\r\n", &mail, &rcpt, "DATA\r\n", "Subject: hello\r\n\r\nyou\r\n.\r\n"] {
             stream.write_all(line.as_bytes()).await.unwrap();
-            answer = hear(&mut stream).await;
+            answer = read_reply(&mut stream).await;
             if answer.starts_with(['4', '5']) {
                 break;
             }
@@ -59,7 +59,7 @@ impl World {
 }
 
 /// Reads one answer with all its lines.
-async fn hear(stream: &mut BufReader<TcpStream>) -> String {
+async fn read_reply(stream: &mut BufReader<TcpStream>) -> String {
     let mut answer = String::new();
     loop {
         let start = answer.len();
@@ -128,7 +128,7 @@ async fn timeout_sends_only_a_greeting_and_hangs_up_after_two_seconds() {
     let world = world().await;
     let before = Instant::now();
     let mut stream = world.connect("timeout+x").await;
-    assert_eq!(hear(&mut stream).await, "220 mx.simulator.test ESMTP ready\r\n");
+    assert_eq!(read_reply(&mut stream).await, "220 mx.simulator.test ESMTP ready\r\n");
     stream.write_all(b"EHLO me\r\n").await.unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
@@ -140,12 +140,12 @@ async fn timeout_sends_only_a_greeting_and_hangs_up_after_two_seconds() {
 async fn many_refusals_do_not_end_a_connection() {
     let world = world().await;
     let mut stream = world.connect("bounced").await;
-    hear(&mut stream).await;
+    read_reply(&mut stream).await;
     stream.write_all(b"EHLO me\r\n").await.unwrap();
-    hear(&mut stream).await;
+    read_reply(&mut stream).await;
     for _ in 0..50 {
         stream.write_all(b"MAIL FROM:<a@b.example>\r\nRCPT TO:<bounced@simulator.test>\r\nRSET\r\n").await.unwrap();
-        let codes = [hear(&mut stream).await, hear(&mut stream).await, hear(&mut stream).await];
+        let codes = [read_reply(&mut stream).await, read_reply(&mut stream).await, read_reply(&mut stream).await];
         assert_eq!(codes.map(|answer| answer[..3].to_owned()), ["250", "550", "250"]);
     }
 }

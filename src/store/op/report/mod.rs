@@ -69,11 +69,11 @@ impl Op for RecordReport {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Never>> {
-        let mut heard = 0;
+        let mut recorded = 0;
         for message in &self.messages {
-            heard += usize::from(message.record(tables)?);
+            recorded += usize::from(message.record(tables)?);
         }
-        Ok(heard)
+        Ok(recorded)
     }
 }
 

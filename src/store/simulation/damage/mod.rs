@@ -128,7 +128,7 @@ impl Damaged {
         let end = match start(disk, clock, self.seed) {
             Ok(mut process) => {
                 let end = self.judge_served(hit, &process.store, OnJournalDamage::Refuse);
-                self.go_on(&mut process);
+                self.resume(&mut process);
                 end
             }
             Err(error) => {
@@ -274,7 +274,7 @@ impl Damaged {
     }
 
     /// Continues to work. Operations that meet the damage may fail, but must not panic.
-    fn go_on(&self, process: &mut Process) {
+    fn resume(&self, process: &mut Process) {
         let now = self.run.clock.now();
         let bucket = self.run.setup.now + std::time::Duration::from_secs(7200);
         let mut answers: Vec<Waiting<bool>> =

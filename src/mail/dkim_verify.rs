@@ -105,7 +105,7 @@ impl UnverifiedSignature {
     /// Returns the public key of a record, if it may be used for this signature.
     fn usable_key(&self, record: &str) -> Option<Vec<u8>> {
         let key = PublishedKey::read(record, self.algorithm)?;
-        let is_usable = !key.is_testing && !(key.is_for_domain_only && self.has_subdomain_identity);
+        let is_usable = !(key.is_testing || key.is_for_domain_only && self.has_subdomain_identity);
         is_usable.then_some(key.bytes)
     }
 }

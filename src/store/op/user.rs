@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::identity::unbind;
+use super::invitation::is_proven;
 use super::session::end_sessions;
 use super::{Op, view};
 use crate::base::id::{AccountId, Ulid, UserId};
@@ -119,15 +120,21 @@ impl From<UserChangeRefusal> for OpError<UserChangeRefusal> {
     }
 }
 
-fn is_active_owner(user: &User) -> bool {
-    user.role == Role::Owner && !user.disabled
+/// Whether a user is an owner who can sign in. An invited one can't before the link is opened.
+fn is_active_owner(read: &impl Read, user: &User) -> Result<bool, StoreError> {
+    let may = user.role == Role::Owner && !user.disabled;
+    Ok(may && (user.last_sign_in_at.is_some() || is_proven(read, &user.email)?))
 }
 
 /// Refuses to remove the account's last owner who can sign in.
 fn check_other_owner(read: &impl Read, account: AccountId, user: UserId) -> Result<(), OpError<UserChangeRefusal>> {
     let users = read.sound_rows::<User>(account.as_bytes(), USERS_COUNT)?;
-    let has_other = users.iter().any(|(_, other)| other.id != user && is_active_owner(other));
-    if has_other { Ok(()) } else { Err(UserChangeRefusal::LastOwner.into()) }
+    for (_, other) in users.iter().filter(|(_, other)| other.id != user) {
+        if is_active_owner(read, other)? {
+            return Ok(());
+        }
+    }
+    Err(UserChangeRefusal::LastOwner.into())
 }
 
 impl Op for UpdateUser {
@@ -140,7 +147,7 @@ impl Op for UpdateUser {
         let Some(old) = tables.row::<User>(&key)?.filter(is_meant) else {
             return Err(UserChangeRefusal::NotThere.into());
         };
-        let was_owner = is_active_owner(&old);
+        let was_owner = is_active_owner(tables, &old)?;
         let user = User {
             role: self.role.unwrap_or(old.role),
             disabled: self.disabled.unwrap_or(old.disabled),
@@ -151,7 +158,7 @@ impl Op for UpdateUser {
             devices: if self.password_hash.is_some() { Devices::default() } else { old.devices },
             ..old
         };
-        if self.keeps_owner && was_owner && !is_active_owner(&user) {
+        if self.keeps_owner && was_owner && !is_active_owner(tables, &user)? {
             check_other_owner(tables, self.account, self.user)?;
         }
         if user.disabled || self.password_hash.is_some() {
@@ -184,7 +191,7 @@ impl Op for DeleteUser {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<UserChangeRefusal>> {
         let key = schema::user(self.account, self.user);
         let Some(user) = tables.row::<User>(&key)? else { return Err(UserChangeRefusal::NotThere.into()) };
-        if self.keeps_owner && is_active_owner(&user) {
+        if self.keeps_owner && is_active_owner(tables, &user)? {
             check_other_owner(tables, self.account, self.user)?;
         }
         end_sessions(tables, self.account, self.user, None)?;
@@ -213,6 +220,7 @@ mod tests {
     use super::*;
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
+    use crate::store::op::invitation::Vouched;
     use crate::store::testing::TestStore;
 
     fn user(email: &str, id: u8) -> User {
@@ -278,13 +286,15 @@ mod tests {
     fn only_the_operator_may_remove_the_last_active_owner() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
-        let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) }).id;
-        let bob = test.done(CreateUser { account, user: user("bob@example.com", 2) }).id;
+        let ann = test.done(Vouched(CreateUser { account, user: user("ann@example.com", 1) })).id;
+        let bob = test.done(Vouched(CreateUser { account, user: user("bob@example.com", 2) })).id;
+        test.done(CreateUser { account, user: user("invited@example.com", 4) });
         let viewer = User { role: Role::Viewer, ..user("val@example.com", 3) };
         test.done(CreateUser { account, user: viewer });
         let demote = |user| UpdateUser { role: Some(Role::Member), keeps_owner: true, ..UpdateUser::of(account, user) };
         let disable = |user| UpdateUser { disabled: Some(true), keeps_owner: true, ..UpdateUser::of(account, user) };
         test.done(demote(ann));
+        // An invited owner has not opened the link.
         for change in [demote(bob), disable(bob)] {
             assert!(matches!(test.commit(change), Err(OpError::Refused(UserChangeRefusal::LastOwner))));
         }

@@ -18,7 +18,8 @@ pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &
     let (status, found) = match answer {
         Ok(found) => match spf::passes(resolver, &record, &found, host).await {
             Ok(passes_spf) => judge(&record, found, passes_spf),
-            Err(spf::Unknown) => (RecordStatus::Unchecked, Vec::new()),
+            // The domain's own record was found; one that it names was not.
+            Err(spf::Unknown) => (RecordStatus::Unchecked, judge(&record, found, false).1),
         },
         Err(LookupFailure::Absent) => (RecordStatus::Missing, Vec::new()),
         Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => (RecordStatus::Unchecked, Vec::new()),

@@ -44,21 +44,16 @@ struct Evaluation<'e> {
 impl Evaluation<'_> {
     fn passes(&mut self, record: String) -> BoxFuture<'_, Result<bool, Unknown>> {
         Box::pin(async move {
-            let mut result = Ok(false);
             for step in steps(&record, self.host) {
                 match step {
                     Step::Decided(passes) => return Ok(passes),
-                    Step::Redirect(name) => {
-                        return self.passes_at(name).await.and_then(|passes| result.map(|_| passes));
-                    }
-                    Step::Include { name, passes } => match self.passes_at(name).await {
-                        Ok(true) => return Ok(passes),
-                        Ok(false) => {}
-                        Err(Unknown) => result = Err(Unknown),
-                    },
+                    Step::Redirect(name) => return self.passes_at(name).await,
+                    // The first failed lookup decides, as for receivers (RFC 7208 5.2).
+                    Step::Include { name, passes } if self.passes_at(name).await? => return Ok(passes),
+                    Step::Include { .. } => {}
                 }
             }
-            result
+            Ok(false)
         })
     }
 
@@ -108,6 +103,7 @@ mod tests {
             ("v=spf1 redirect=bad.example", Err(Unknown)),
             ("v=spf1 include:bad.example -all", Err(Unknown)),
             ("v=spf1 include:bad.example a:mail.example.com -all", Ok(true)),
+            ("v=spf1 include:bad.example include:spf.example -all", Err(Unknown)),
             ("google-site-verification=x", Ok(false)),
         ] {
             let expecting = |purpose| {

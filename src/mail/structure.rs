@@ -57,7 +57,7 @@ pub(super) fn fault(message: &[u8]) -> Option<&'static str> {
             Place::Header { content_type, continues, parameters } => {
                 let parameters = count_parameters(line, parameters);
                 if parameters.is_some_and(|count| count > MIME_PARAMETERS_COUNT) {
-                    return Some("must have at most 100 parameters in a field of a MIME part");
+                    return Some("must have at most 100 parameters in a Content-Type or Content-Disposition");
                 }
                 read_line(line, content_type, continues, parameters)
             }
@@ -102,14 +102,14 @@ fn descend(content_type: &[u8], open: &mut Vec<Level>) -> Place {
     }
 }
 
-/// Returns the number of parameters of the field to which `line` belongs, up to this line; `None` if it is not a field
-/// of MIME. Semicolons in quoted strings count too. Readers join the pieces of a parameter (RFC 2231 3) in a time that
+/// Returns the number of parameters of the field to which `line` belongs, up to this line; `None` if the field has no
+/// parameters. Semicolons in quoted strings count too. Readers join the pieces of a parameter (RFC 2231 3) in a time that
 /// grows with the square of their number.
 fn count_parameters(line: &[u8], of_field: Option<usize>) -> Option<usize> {
-    const PREFIX: &[u8] = b"content-";
+    let begins = |name: &[u8]| line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
     let before = match line.first() {
         Some(b' ' | b'\t') => of_field?,
-        _ if line.get(..PREFIX.len())?.eq_ignore_ascii_case(PREFIX) => 0,
+        _ if begins(b"content-type") || begins(b"content-disposition") => 0,
         _ => return None,
     };
     Some(before + line.iter().filter(|byte| **byte == b';').count())
@@ -169,7 +169,7 @@ mod tests {
             let part = format!("--b\r\nContent-Disposition: attachment{pieces}\r\nX-Note: {}\r\n\r\n", ";".repeat(200));
             [b"Content-Type: multipart/mixed; boundary=b\r\n\r\n".as_slice(), part.as_bytes()].concat()
         };
-        let expected = Some("must have at most 100 parameters in a field of a MIME part");
+        let expected = Some("must have at most 100 parameters in a Content-Type or Content-Disposition");
         for fold in ["", "\r\n "] {
             assert_eq!(fault(&of(fold, MIME_PARAMETERS_COUNT)), None);
             assert_eq!(fault(&of(fold, MIME_PARAMETERS_COUNT + 1)), expected);

@@ -153,11 +153,12 @@ fn line(visit: &Visit<'_>, site: AccountSite, hold: Hold) -> Result<SiteLine, Pa
 /// Returns the domains of a site's mail, as far as they fit into a line, and its relay.
 fn hint(site: &AccountSite) -> String {
     let names = site.domains.iter().map(DomainName::as_str).filter(|name| *name != site.site);
-    let names: Vec<_> = names.take(DOMAINS).collect();
-    let more = match site.domains.len().saturating_sub(DOMAINS) {
+    let mut names: Vec<_> = names.collect();
+    let more = match names.len().saturating_sub(DOMAINS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
+    names.truncate(DOMAINS);
     match names.as_slice() {
         [] => format!("via {}", site.relay),
         names => format!("{}{more} · via {}", names.join(", "), site.relay),

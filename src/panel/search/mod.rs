@@ -310,15 +310,17 @@ fn named<'a>(pairs: impl IntoIterator<Item = &'a (String, String)>) -> impl Iter
     pairs.into_iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-/// Splits a search at white space. Double quotes keep words together; a quote of a word itself is written `\"`.
+/// Splits a search at white space. Double quotes keep words together; a quote of a word itself is written `\"`,
+/// and a backslash `\\` or, before another character, `\`.
 fn parts(text: &str) -> impl Iterator<Item = String> {
     let mut parts = vec![String::new()];
     let mut is_quoted = false;
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         let character = match character {
-            '\\' if characters.next_if_eq(&'"').is_some() => {
-                parts.last_mut().unwrap_or_else(|| unreachable!("it begins with one")).push('"');
+            '\\' => {
+                let escaped = characters.next_if(|next| matches!(next, '"' | '\\')).unwrap_or('\\');
+                parts.last_mut().unwrap_or_else(|| unreachable!("it begins with one")).push(escaped);
                 continue;
             }
             other => other,
@@ -338,7 +340,7 @@ pub(super) fn of_metadata(name: &str, value: &str) -> String {
 }
 
 fn quoted(part: &str) -> String {
-    let part = &part.replace('"', "\\\"");
+    let part = &part.replace('\\', "\\\\").replace('"', "\\\"");
     if !part.contains(char::is_whitespace) {
         return part.to_owned();
     }

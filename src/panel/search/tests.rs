@@ -143,6 +143,8 @@ fn the_search_of_a_metadata_pair_finds_exactly_that_pair() {
         ("a", "two \"quoted\" words"),
         ("a b", "c d"),
         ("k:x", "with space"),
+        ("path", "C:\\my dir\\"),
+        ("path", "C:\\dir\\"),
     ] {
         let text = of_metadata(name, value);
         let search = Search::read(&text, "", "", &TimeZone::UTC);

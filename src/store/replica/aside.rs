@@ -22,7 +22,6 @@ use crate::store::clock_doubts::Deadlines;
 use crate::store::content::{Content, DIRECTORY as CONTENT};
 use crate::store::disk::{Disk, Opening};
 use crate::store::error::StoreError;
-use crate::store::health::Health;
 use crate::store::limits::Limits;
 use crate::store::master_key;
 
@@ -135,13 +134,24 @@ impl StoresAside<'_> {
             if !self.disk.exists(&directory.join(CONTENT)) {
                 continue;
             }
-            let (disk, master, entropy) = (Arc::clone(self.disk), Arc::clone(self.master), Arc::clone(self.entropy));
-            let health = Arc::new(Health::default());
-            let content = Content::open(disk, &directory, master, health, entropy, &Limits::default())?;
-            for end in content.buckets_until(Timestamp::MAX)? {
-                if is_over(Bucket { end })? {
-                    content.destroy(end)?;
-                }
+            // One damaged store does not keep the content of the others.
+            if let Err(error) = self.destroy_in(&directory, &is_over) {
+                tracing::warn!(%error, directory = %directory.display(), "could not destroy expired content; trying again later");
+            }
+        }
+        Ok(())
+    }
+
+    fn destroy_in(
+        &self,
+        directory: &Path,
+        is_over: &impl Fn(Bucket) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let (disk, master, entropy) = (Arc::clone(self.disk), Arc::clone(self.master), Arc::clone(self.entropy));
+        let content = Content::open(disk, directory, master, Arc::default(), entropy, &Limits::default())?;
+        for end in content.buckets_until(Timestamp::MAX)? {
+            if is_over(Bucket { end })? {
+                content.destroy(end)?;
             }
         }
         Ok(())

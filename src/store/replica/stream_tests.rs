@@ -12,7 +12,7 @@ use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::store::disk::FileSystem;
 use crate::store::op::clock_doubt::BeginDoubt;
-use crate::store::open::ReplicaStart;
+use crate::store::open::{ReplicaStart, SyncRule};
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{Table, meta};
@@ -316,8 +316,12 @@ fn content_of_a_store_that_was_set_aside_expires_on_a_standby_and_on_an_active_m
 }
 
 fn outbox_in(directory: &Path, last: u64) -> std::io::Result<Outbox> {
+    outbox_with(directory, last, 1 << 20, None)
+}
+
+fn outbox_with(directory: &Path, last: u64, backlog_bytes_max: u64, sync: Option<SyncRule>) -> std::io::Result<Outbox> {
     let confirmed = Position::default();
-    let start = ReplicaStart { confirmed, backlog_bytes_max: 1 << 20, sync: None };
+    let start = ReplicaStart { confirmed, backlog_bytes_max, sync };
     let last = Sequence { number: last, committed_at: Timestamp::from_millis(1) };
     Outbox::open(Arc::new(FileSystem), directory, last, Some(confirmed), &start)
 }
@@ -343,4 +347,30 @@ fn a_log_continues_after_a_gap_behind_the_last_committed_batch() {
     outbox.release_staged();
     assert_eq!(outbox.last(), 5);
     assert!(outbox.has_gap(), "the record of the fifth batch was dropped");
+}
+
+#[test]
+fn in_synchronous_mode_the_log_has_a_batch_whose_backlog_was_dropped() {
+    for ends_before_release in [false, true] {
+        let data = tempfile::tempdir().unwrap();
+        let rule = SyncRule { timeout: Duration::from_secs(1), stops: true };
+        // Every record exceeds the backlog's limit.
+        let outbox = outbox_with(data.path(), 4, 1, Some(rule)).unwrap();
+        outbox.begin_gap();
+        outbox.resume();
+        outbox.stage(Sequence { number: 5, committed_at: Timestamp::from_millis(1) }, b"record");
+        outbox.store();
+        assert!(outbox.has_gap());
+        let dropped = if ends_before_release {
+            let dropped = outbox.resume();
+            outbox.release_staged();
+            dropped
+        } else {
+            outbox.release_staged();
+            outbox.resume()
+        };
+        assert_eq!((dropped, outbox.last(), outbox.has_gap()), (4, 5, false), "{ends_before_release}");
+        let front: Vec<u64> = outbox.front(1 << 20).unwrap().iter().map(|record| record.sequence.number).collect();
+        assert_eq!(front, [5], "{ends_before_release}");
+    }
 }

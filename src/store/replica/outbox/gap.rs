@@ -16,7 +16,8 @@ impl Outbox {
         let mut state = self.state();
         (state.has_gap, state.owes_base, state.resumed) = (true, true, None);
         if self.sync().is_some() {
-            state.newest = state.waiting.pop_back().or(state.newest.take());
+            let last = state.staged.take().or_else(|| state.waiting.pop_back());
+            state.newest = last.or(state.newest.take());
         }
         state.waiting.clear();
         state.staged = None;
@@ -65,7 +66,10 @@ impl Outbox {
         let mut state = self.state();
         state.has_gap = false;
         let last = state.last;
-        let newest = state.newest.take();
+        let mut newest = state.newest.take();
+        if newest.as_ref().is_some_and(|newest| state.staging == Some(newest.sequence.number)) {
+            state.staged = newest.take();
+        }
         // A payload that is only in the dropped backlog is lost.
         let newest = newest.filter(|newest| newest.sequence.number == last && newest.payload.is_some());
         let dropped = last - u64::from(newest.is_some());

@@ -103,8 +103,8 @@ fn descend(content_type: &[u8], open: &mut Vec<Level>) -> Place {
 }
 
 /// Returns the number of parameters of the field to which `line` belongs, up to this line; `None` if the field has no
-/// parameters. Semicolons in quoted strings count too. Readers join the pieces of a parameter (RFC 2231 3) in a time that
-/// grows with the square of their number.
+/// parameters. Semicolons in quoted strings count too. Readers join the pieces of a parameter (RFC 2231 3) in a time
+/// that grows with the square of their number.
 fn count_parameters(line: &[u8], of_field: Option<usize>) -> Option<usize> {
     let begins = |name: &[u8]| line.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
     let before = match line.first() {

@@ -136,7 +136,8 @@ impl StoresAside<'_> {
             }
             // One damaged store does not keep the content of the others.
             if let Err(error) = self.destroy_in(&directory, &is_over) {
-                tracing::warn!(%error, directory = %directory.display(), "could not destroy expired content; trying again later");
+                let directory = directory.display();
+                tracing::warn!(%error, %directory, "could not destroy expired content; trying again later");
             }
         }
         Ok(())

@@ -64,10 +64,22 @@ impl<T, O: Copy + Eq + Hash> FairQueue<T, O> {
 
     /// Takes the first item of the next owner for which `may` returns true, and returns the owner too.
     pub fn pop_with_owner(&mut self, may: impl Fn(&O) -> bool) -> Option<(O, T)> {
-        let at = self.turns.iter().position(may)?;
-        let owner = self.turns.remove(at)?;
+        let turn = self.turns.iter().position(may)?;
+        self.take(turn, 0)
+    }
+
+    /// Takes the first item for which `may` returns true, of the next owner who has one, and returns the owner too.
+    pub fn pop_item(&mut self, may: impl Fn(O, &T) -> bool) -> Option<(O, T)> {
+        let place = |owner: &O| self.lines.get(owner)?.iter().position(|item| may(*owner, item));
+        let (turn, place) = self.turns.iter().enumerate().find_map(|(turn, owner)| Some((turn, place(owner)?)))?;
+        self.take(turn, place)
+    }
+
+    /// Takes an item of the owner at this turn. Then the turn passes to another owner.
+    fn take(&mut self, turn: usize, place: usize) -> Option<(O, T)> {
+        let owner = self.turns.remove(turn)?;
         let line = self.lines.get_mut(&owner)?;
-        let item = line.pop_front()?;
+        let item = line.remove(place)?;
         self.len -= 1;
         if line.is_empty() {
             self.lines.remove(&owner);

@@ -1,13 +1,14 @@
 //! Permits for mails of notices. A mail to a user of an account needs two: one of its domain, and one of those for
 //! users. It gets both at the same time, so a mail that waits for one of them never keeps the other from a third party.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use crate::base::id::AccountId;
 use crate::domain::hostname::DomainName;
+use crate::machine::fair_queue::FairQueue;
 
 /// Maximum mails to users of accounts sent concurrently. No account has more than half of them.
 const USERS_AT_ONCE: usize = 64;
@@ -36,14 +37,17 @@ pub(super) struct MailPermit {
 
 #[derive(Default)]
 struct State {
+    held: Held,
+    waiting: FairQueue<Waiter, Payer>,
+}
+
+/// The permits in use.
+#[derive(Default)]
+struct Held {
     /// Mails in flight to users of each account.
     users: HashMap<AccountId, usize>,
     /// Mails in flight to each domain, by payer.
     domains: HashMap<DomainName, HashMap<Payer, usize>>,
-    /// Waiting mails of each payer, oldest first.
-    waiting: HashMap<Payer, VecDeque<Waiter>>,
-    /// Payers with waiting mails, the next one first.
-    turns: VecDeque<Payer>,
 }
 
 struct Waiter {
@@ -51,7 +55,7 @@ struct Waiter {
     granted: oneshot::Sender<MailPermit>,
 }
 
-impl State {
+impl Held {
     /// Whether both permits of a mail are free.
     fn has_room(&self, payer: Payer, domain: &DomainName) -> bool {
         let of_user = match payer {
@@ -88,42 +92,15 @@ impl State {
         }
         self.users.retain(|account, held| payer != Payer::Account(*account) || lower(held));
     }
+}
 
-    fn queue(&mut self, payer: Payer, waiter: Waiter) {
-        let line = self.waiting.entry(payer).or_default();
-        if line.is_empty() {
-            self.turns.push_back(payer);
-        }
-        line.push_back(waiter);
-    }
-
+impl State {
     /// Takes the permits of the next mail that has room: the oldest one of the payer whose turn it is.
     fn next(&mut self) -> Option<(Payer, Waiter)> {
-        let place = |payer: &Payer| {
-            let line = self.waiting.get(payer)?;
-            line.iter().position(|waiter| self.has_room(*payer, &waiter.domain))
-        };
-        let (turn, place) = self.turns.iter().enumerate().find_map(|(turn, payer)| Some((turn, place(payer)?)))?;
-        let payer = self.turns.remove(turn)?;
-        let line = self.waiting.get_mut(&payer)?;
-        let waiter = line.remove(place)?;
-        if line.is_empty() {
-            self.waiting.remove(&payer);
-        } else {
-            self.turns.push_back(payer);
-        }
-        self.take(payer, &waiter.domain);
+        let Self { held, waiting } = self;
+        let (payer, waiter) = waiting.pop_item(|payer, waiter: &Waiter| held.has_room(payer, &waiter.domain))?;
+        held.take(payer, &waiter.domain);
         Some((payer, waiter))
-    }
-
-    /// Removes the mails whose sender no longer waits.
-    fn withdraw(&mut self) {
-        self.waiting.retain(|_, line| {
-            line.retain(|waiter| !waiter.granted.is_closed());
-            !line.is_empty()
-        });
-        let waiting = &self.waiting;
-        self.turns.retain(|payer| waiting.contains_key(payer));
     }
 }
 
@@ -140,12 +117,12 @@ impl MailPermits {
         {
             let mut state = self.state();
             // Mails that already wait have no room, because every release grants until none has.
-            if state.has_room(payer, domain) {
-                state.take(payer, domain);
+            if state.held.has_room(payer, domain) {
+                state.held.take(payer, domain);
                 withdrawal.is_needed = false;
                 return Some(self.permit(payer, domain.clone()));
             }
-            state.queue(payer, Waiter { domain: domain.clone(), granted });
+            state.waiting.push(payer, Waiter { domain: domain.clone(), granted });
         }
         let permit = permit.await.ok();
         withdrawal.is_needed = false;
@@ -169,7 +146,7 @@ impl MailPermits {
 
 impl Drop for MailPermit {
     fn drop(&mut self) {
-        self.permits.state().release(self.payer, &self.domain);
+        self.permits.state().held.release(self.payer, &self.domain);
         self.permits.grant();
     }
 }
@@ -183,7 +160,7 @@ struct Withdrawal<'a> {
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
         if self.is_needed {
-            self.permits.state().withdraw();
+            drop(self.permits.state().waiting.extract(|waiter| waiter.granted.is_closed()));
         }
     }
 }
@@ -272,7 +249,7 @@ mod tests {
         assert_eq!(in_order, [account(3), Payer::Operator, account(3)]);
         held.clear();
         let state = permits.state();
-        assert!(state.users.is_empty() && state.domains.is_empty() && state.waiting.is_empty());
-        assert!(state.turns.is_empty());
+        assert!(state.held.users.is_empty() && state.held.domains.is_empty() && state.waiting.is_empty());
+        assert!(!state.waiting.has_of(|_| true));
     }
 }

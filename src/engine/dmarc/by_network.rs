@@ -44,6 +44,11 @@ impl SourcesByNetwork {
         Self { stretches, places }
     }
 
+    /// Returns the stretches in the order of their days.
+    pub(super) fn stretches(&self) -> impl Iterator<Item = &Stretch> {
+        self.stretches.iter().map(|stretch| &**stretch)
+    }
+
     /// Returns the sources in the order of their networks.
     pub(super) fn iter(&self) -> impl Iterator<Item = SourceGroup<'_>> {
         let groups = self.places.chunk_by(|one, next| one.network == next.network);

@@ -2,11 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 use super::by_network::{SourceGroup, SourceTotals, SourcesByNetwork};
 use super::kind_of;
-use super::sums::{DmarcSums, Stretch};
+use super::sums::DmarcSums;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceKind, SourceNetwork};
@@ -139,17 +138,17 @@ impl<'a> Figures<'a> {
             reported: BTreeMap::new(),
             reports: 0,
             reporters,
-            sources: SourcesByNetwork::new(stretches.clone(), &ignored),
+            sources: SourcesByNetwork::new(stretches, &ignored),
             own,
             marks: marks(read, of)?,
         };
-        figures.add_messages(&stretches);
+        figures.add_messages();
         figures.add_reports(&reporting);
         Ok(figures)
     }
 
-    fn add_messages(&mut self, stretches: &[Arc<Stretch>]) {
-        for (day, reporter, counts) in stretches.iter().flat_map(|stretch| &stretch.days) {
+    fn add_messages(&mut self) {
+        for (day, reporter, counts) in self.sources.stretches().flat_map(|stretch| &stretch.days) {
             let reporter = self.reporters.get_mut(reporter);
             let is_ignored = reporter.as_ref().is_some_and(|reporter| reporter.is_ignored);
             if let Some(reporter) = reporter {

@@ -18,9 +18,7 @@ async fn a_directory_does_not_continue_a_log_that_an_older_copy_of_it_continued(
     for is_longer in [false, true] {
         let bucket = MemoryStore::default();
         let newer = Machine::new(&bucket, "first", 1);
-        let serving = newer.serve().await;
-        serving.add_account().await;
-        serving.base().await;
+        let serving = newer.serve_with_base().await;
         serving.settled().await;
         newer.bucket.set_cut_off(true);
         assert!(!serving.stop_within(Duration::ZERO).await);
@@ -51,9 +49,7 @@ async fn a_directory_does_not_continue_a_log_that_an_older_copy_of_it_continued(
 async fn a_directory_that_continued_without_the_bucket_does_not_skip_batches_of_the_active_machine() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     drop(standby(&second, &first.key()).await);
     let alone = second.open(None);
     for name in ["One", "Two"] {
@@ -92,9 +88,7 @@ async fn the_hold_of_a_promotion_is_in_the_log_and_a_failed_promotion_leaves_non
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
     let third = Machine::new(&bucket, "third", 3);
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     for machine in [&second, &third] {
         drop(standby(machine, &first.key()).await);
     }
@@ -121,9 +115,7 @@ async fn the_hold_of_a_promotion_is_in_the_log_and_a_failed_promotion_leaves_non
 async fn a_released_hold_does_not_return_when_the_machine_starts_again() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     drop(standby(&second, &first.key()).await);
     let promoted = second.resume(second.join(ClaimCause::PromotionWithHold).await.unwrap()).await;
     let released = promoted.store.commit(ReleaseQueue).await;
@@ -153,9 +145,7 @@ async fn a_standby_is_not_past_a_claim_whose_hold_it_could_not_write() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
     let third = Machine::new(&bucket, "third", 3);
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     assert!(serving.store.commit(DamageHold).await.is_ok());
     serving.settled().await;
     for machine in [&second, &third] {
@@ -176,9 +166,7 @@ async fn a_standby_is_not_past_a_claim_whose_hold_it_could_not_write() {
 async fn a_restore_that_releases_the_queue_also_releases_a_hold_of_the_log() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     drop(standby(&second, &first.key()).await);
     drop(second.join(ClaimCause::PromotionWithHold).await.unwrap());
     let fork = Machine::new(&bucket, "fork", 4);

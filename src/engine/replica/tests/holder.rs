@@ -56,9 +56,7 @@ async fn the_longest_lease_is_assumed_if_the_claim_is_lost() {
 async fn a_restarted_standby_knows_that_the_log_was_released() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     assert!(serving.stop().await);
     drop(standby(&second, &first.key()).await);
     let restarted = standby(&second, &first.key()).await;
@@ -72,9 +70,7 @@ async fn an_interrupted_wait_for_a_lease_is_not_forgotten_and_ends() {
     let bucket = MemoryStore::default();
     let (first, second) = (stopping(&bucket, "first", 1, LONG), stopping(&bucket, "second", 2, LEASE));
     let third = stopping(&bucket, "third", 3, LEASE);
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     drop(standby(&second, &first.key()).await);
     drop(standby(&third, &first.key()).await);
     let promoted = second.resume(second.join(ClaimCause::Promotion).await.unwrap()).await;

@@ -17,9 +17,7 @@ async fn objects(machine: &Machine) -> ReplicaObjects {
 
 /// Starts a machine whose log has a base and `slots` slots after it.
 async fn serving_with_slots(machine: &Machine, slots: usize) -> Serving {
-    let serving = machine.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = machine.serve_with_base().await;
     for _ in 0..slots {
         serving.add_account().await;
         serving.settled().await;
@@ -202,16 +200,12 @@ async fn a_promotion_keeps_the_complete_batches_of_a_slot_that_ends_within_a_bat
 async fn a_wiped_bucket_gets_a_new_base_at_the_next_start() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
-    let serving = machine.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = machine.serve_with_base().await;
     assert!(serving.stop().await);
     for name in bucket.names() {
         bucket.set_object(&name, None);
     }
-    let serving = machine.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = machine.serve_with_base().await;
     serving.settled().await;
     assert!(serving.stop().await);
     let copy = Machine::new(&bucket, "copy", 3);

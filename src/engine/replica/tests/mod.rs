@@ -112,6 +112,14 @@ impl Machine {
         self.resume(self.join(ClaimCause::Start).await.unwrap()).await
     }
 
+    /// Starts to serve with an account, and waits for a base that has it.
+    async fn serve_with_base(&self) -> Serving {
+        let serving = self.serve().await;
+        serving.add_account().await;
+        serving.base().await;
+        serving
+    }
+
     /// Lets the lease of the previous holder end.
     fn end_wait(&self, serving: &Serving) {
         while serving.active.shared().waits_for_predecessor() {
@@ -208,9 +216,7 @@ fn accounts_in(machine: &Machine) -> usize {
 async fn a_standby_has_all_committed_batches_and_can_be_promoted() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     let mut following = standby(&second, &first.key()).await;
     for _ in 0..5 {
         serving.add_account().await;
@@ -241,9 +247,7 @@ async fn a_standby_has_all_committed_batches_and_can_be_promoted() {
 async fn a_released_log_is_claimed_at_once_and_a_restart_continues_it() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
-    let serving = machine.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = machine.serve_with_base().await;
     assert!(serving.stop().await);
     let joined = machine.join(ClaimCause::Start).await.unwrap();
     assert_eq!(joined.predecessor, Predecessor::Released);
@@ -352,9 +356,7 @@ async fn a_new_base_closes_a_gap_and_a_standby_before_the_gap_resyncs() {
 async fn a_restored_directory_does_not_continue_the_log() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);
-    let serving = machine.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = machine.serve_with_base().await;
     let fork = Machine::new(&bucket, "fork", 2);
     let identity = fork.world.identity(&crate::base::secret::MasterKey::new(&machine.key())).await.unwrap().unwrap();
     let objects = fork.world.objects(Arc::new(crate::base::secret::MasterKey::new(&machine.key())), identity.store);

@@ -48,9 +48,7 @@ async fn a_machine_that_wrote_into_an_emptied_bucket_starts_and_makes_a_new_base
     for is_released in [false, true] {
         let bucket = MemoryStore::default();
         let machine = Machine::new(&bucket, "first", 1);
-        let serving = machine.serve().await;
-        serving.add_account().await;
-        serving.base().await;
+        let serving = machine.serve_with_base().await;
         serving.settled().await;
         beats(&serving, 2).await;
         clear(&bucket);
@@ -73,9 +71,7 @@ async fn a_start_continues_after_a_lost_slot_of_its_own_epoch_but_not_of_another
     for is_own in [true, false] {
         let bucket = MemoryStore::default();
         let machine = Machine::new(&bucket, "first", 1);
-        let serving = machine.serve().await;
-        serving.add_account().await;
-        serving.base().await;
+        let serving = machine.serve_with_base().await;
         serving.settled().await;
         beats(&serving, 1).await;
         let lost = ObjectName::Slot(serving.active.shared().position().slot).to_string();
@@ -107,9 +103,7 @@ async fn a_start_continues_after_a_lost_slot_of_its_own_epoch_but_not_of_another
 async fn a_promoted_standby_that_starts_again_says_that_its_bucket_was_emptied() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     drop(standby(&second, &first.key()).await);
     let promoted = second.resume(second.join(ClaimCause::Promotion).await.unwrap()).await;
     promoted.add_account().await;
@@ -160,9 +154,7 @@ async fn a_copy_of_a_standby_does_not_take_the_promoted_ones_claim_for_its_own()
     let bucket = MemoryStore::default();
     let first = stopping(&bucket, "first", 1, 1);
     let second = stopping(&bucket, "second", 2, 2);
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     drop(standby(&second, &first.key()).await);
     let directory = tempfile::tempdir().unwrap();
     copy(second.path(), directory.path());
@@ -179,9 +171,7 @@ async fn a_copy_of_a_standby_does_not_take_the_promoted_ones_claim_for_its_own()
 async fn after_the_bucket_was_emptied_only_the_directory_of_the_active_machine_sends_at_once() {
     let bucket = MemoryStore::default();
     let (first, second) = (stopping(&bucket, "first", 1, 1), stopping(&bucket, "second", 2, 2));
-    let serving = first.serve().await;
-    serving.add_account().await;
-    serving.base().await;
+    let serving = first.serve_with_base().await;
     drop(standby(&second, &first.key()).await);
     clear(&bucket);
     let joined = second.join(ClaimCause::Start).await.unwrap();

@@ -53,14 +53,20 @@ fn blocking(provider: &str, severity: Severity) -> Sighting {
     sighting.of(Subject::named(SubjectKind::Provider, provider))
 }
 
-#[tokio::test]
-async fn a_login_failure_of_a_relay_is_reported_through_another_relay_and_resolves() {
+/// A service whose smarthost has refused the login for a message, and whose alert was sent through the other relay.
+async fn refused_login() -> World {
     let relays = vec![smarthost(&[Stream::Transactional]), mx("direct", &[])];
     let world = World::alerting(relays, settings()).await;
     world.net.address("smart.test", &["198.51.100.1"]);
     world.net.behave("smart.test", auth_refused());
     world.send("a@r.test").await;
     world.pass(11).await;
+    world
+}
+
+#[tokio::test]
+async fn a_login_failure_of_a_relay_is_reported_through_another_relay_and_resolves() {
+    let world = refused_login().await;
     let [alert] = &alerts(&world)[..] else { panic!("one alert") };
     assert_eq!((alert.row.condition, alert.row.resolved_at), (Condition::RelayFailing, None));
     assert!(!alert.row.seen.contains("535"), "the smarthost's words stay in the log: {}", alert.row.seen);
@@ -286,12 +292,7 @@ async fn a_stall_ends_if_nothing_is_left_to_be_sent() {
 
 #[tokio::test]
 async fn an_alert_of_a_removed_relay_ends_with_the_next_check() {
-    let relays = vec![smarthost(&[Stream::Transactional]), mx("direct", &[])];
-    let world = World::alerting(relays, settings()).await;
-    world.net.address("smart.test", &["198.51.100.1"]);
-    world.net.behave("smart.test", auth_refused());
-    world.send("a@r.test").await;
-    world.pass(11).await;
+    let world = refused_login().await;
     world.engine.check_alerts().await.unwrap();
     assert_eq!(are_open(&world, Condition::RelayFailing), [true], "the relay is still configured");
     let world = world.restarted(vec![mx("direct", &[])]).await;

@@ -1,6 +1,6 @@
-//! The place of a data directory: the machine since its last boot, and a file of the directory, as one number. A clone
-//! of a disk is used after another boot, and a copied directory has another file. A process in the same place has the
-//! lock of the process before it, which has therefore ended.
+//! The place of a data directory: a number that identifies this boot of the machine and a file of the directory. A
+//! clone of a disk is used after another boot, and a copied directory has another file. A process with the same number
+//! holds the lock that the process before it held, so that process has ended.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

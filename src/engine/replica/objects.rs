@@ -49,7 +49,7 @@ pub struct ReplicaObjects {
     pub sealer: Sealer,
     /// This data directory.
     pub holder: Holder,
-    /// Its place.
+    /// Identifies this boot of the machine and the directory; see [`ReplicaWorld::place`](super::world::ReplicaWorld).
     pub place: u64,
     /// The service's time.
     pub clock: Arc<dyn Clock>,

@@ -27,8 +27,8 @@ pub struct ReplicaWorld {
     pub executor: Executor,
     /// The name of the data directory in the log.
     pub holder: Holder,
-    /// The machine since its last boot, with the directory's place on it, as a number. A copy of the directory has
-    /// another one. 0 if it is not known.
+    /// Identifies this boot of the machine and the data directory on it. A copy of the directory has another number,
+    /// and a reboot changes it. 0 if it is not known.
     pub place: u64,
     /// The service's time, for timestamps and content deadlines.
     pub clock: Arc<dyn Clock>,

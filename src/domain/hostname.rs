@@ -47,26 +47,21 @@ impl DomainName {
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 
-    /// Returns the name that a registrant pays for, judged by the last labels: two of them, or three below a category
-    /// of a country such as `co.uk`. Names below an unknown public suffix share one result.
+    /// Returns the registrable domain by the public suffix list: the public suffix and one more label, such as
+    /// `example.co.uk`. A public suffix itself is returned unchanged.
     ///
-    /// Limits by registrant use it. The DNS is not asked: a registrant can declare each of its names an organisation
-    /// of its own (RFC 9989 4.7, `psd=n`).
+    /// Limits by registrant and DMARC alignment use it. The private part of the list counts too, so each name below
+    /// `github.io` is a registrant of its own. A suffix that the list does not know has one label. The DNS is not
+    /// asked: the tree walk of RFC 9989 4.10 gives other results where names publish `psd=`.
     pub fn registrable(&self) -> &str {
-        let mut dots = self.0.rmatch_indices('.').map(|(place, _)| place);
-        let (Some(last), Some(second)) = (dots.next(), dots.next()) else { return &self.0 };
-        let (country, category) = (&self.0[last + 1..], &self.0[second + 1..last]);
-        let has_category = country.len() == 2 && COUNTRY_CATEGORIES.contains(&category);
-        let before = if has_category { dots.next() } else { Some(second) };
-        before.map_or(&self.0, |dot| &self.0[dot + 1..])
+        psl::domain_str(&self.0).unwrap_or(&self.0)
+    }
+
+    /// Returns whether both names have the same registrable domain, which is relaxed alignment in DMARC.
+    pub fn is_aligned_with(&self, other: &Self) -> bool {
+        self.registrable() == other.registrable()
     }
 }
-
-/// Labels below which countries register names, such as `co` in `co.uk`.
-const COUNTRY_CATEGORIES: [&str; 20] = [
-    "ac", "asso", "co", "com", "ed", "edu", "gob", "gov", "govt", "gouv", "gv", "ltd", "mil", "ne", "net", "nom", "or",
-    "org", "plc", "sch",
-];
 
 impl FromStr for DomainName {
     type Err = InvalidDomainName;
@@ -127,21 +122,46 @@ mod tests {
     }
 
     #[test]
-    fn the_registrable_name_has_two_labels_or_three_below_a_category_of_a_country() {
-        for (name, registrable) in [
+    fn the_registrable_domain_is_one_label_below_the_public_suffix() {
+        let names = [
             ("example.com", "example.com"),
             ("a.b.example.com", "example.com"),
-            ("example.de", "example.de"),
-            ("mx.example.de", "example.de"),
-            ("co.uk", "co.uk"),
             ("example.co.uk", "example.co.uk"),
-            ("a.b.example.co.uk", "example.co.uk"),
+            ("a.b.example.me.uk", "example.me.uk"),
             ("mail.example.com.au", "example.com.au"),
+            // Private suffixes.
+            ("example.github.io", "example.github.io"),
+            ("a.b.example.github.io", "example.github.io"),
+            // A wildcard rule and its exception.
+            ("a.b.example.ck", "b.example.ck"),
+            ("a.www.ck", "www.ck"),
+            // Unknown suffixes have one label.
             ("a.co.example", "co.example"),
-            ("a.b.com.example", "com.example"),
-        ] {
+            ("a.b.com.unknown-suffix", "com.unknown-suffix"),
+            // Internationalised suffixes.
+            ("a.例子.公司.cn", "xn--fsqu00a.xn--55qx5d.cn"),
+            ("a.bücher.рф", "xn--bcher-kva.xn--p1ai"),
+        ];
+        for (name, registrable) in names {
             assert_eq!(name.parse::<DomainName>().unwrap().registrable(), registrable, "{name}");
         }
+    }
+
+    #[test]
+    fn a_public_suffix_is_its_own_registrable_domain() {
+        for suffix in ["co.uk", "github.io", "example.ck", "公司.cn"] {
+            let suffix = suffix.parse::<DomainName>().unwrap();
+            assert_eq!(suffix.registrable(), suffix.as_str());
+        }
+    }
+
+    #[test]
+    fn names_of_one_registrant_are_aligned() {
+        let aligned = |a: &str, b: &str| a.parse::<DomainName>().unwrap().is_aligned_with(&b.parse().unwrap());
+        assert!(aligned("mail.example.co.uk", "news.example.co.uk"));
+        assert!(!aligned("one.co.uk", "two.co.uk"));
+        assert!(!aligned("one.github.io", "two.github.io"));
+        assert!(!aligned("one.github.io", "github.io"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ enum Form {
 }
 
 /// Returns the first [`SIGNATURES_MAX`] signatures of `message` that align with its one From mailbox, have not expired
-/// at `now`, and match the body. Alignment is relaxed: one of From domain and `d=` is the other or a parent of it.
+/// at `now`, and match the body. Alignment is relaxed.
 pub fn aligned_signatures(message: &[u8], now: Timestamp) -> Vec<UnverifiedSignature> {
     if has_lone_line_end(message) {
         return Vec::new();
@@ -181,7 +181,7 @@ fn read_signature(
         return None;
     }
     let signer: DomainName = tag("d")?.parse().ok()?;
-    if !from.is_same_or_below(&signer) && !signer.is_same_or_below(from) {
+    if !signer.is_aligned_with(from) {
         return None;
     }
     let has_subdomain_identity = match tag("i") {

@@ -156,11 +156,8 @@ fn domain_of(text: &str) -> Option<DomainName> {
     }
 }
 
-/// Returns whether two domains align in relaxed mode (RFC 9989), without the lookups of organizational domains: one
-/// name is the other or a parent of it.
 fn is_aligned(domain: Option<&DomainName>, from: Option<&DomainName>) -> bool {
-    let (Some(domain), Some(from)) = (domain, from) else { return false };
-    domain.is_same_or_below(from) || from.is_same_or_below(domain)
+    domain.zip(from).is_some_and(|(domain, from)| domain.is_aligned_with(from))
 }
 
 fn findings(of: &Explanation, from: &DomainName) -> Vec<Finding> {

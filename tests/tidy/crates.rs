@@ -64,6 +64,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("flate2", Only(&["mail"]), "decompresses DMARC reports (gzip and zip) as a stream"),
     ("hickory-resolver", Only(&["net"]), "DNS with DNSSEC"),
     ("idna", Only(&["domain"]), "international domain names"),
+    ("psl", Only(&["domain"]), "the public suffix list, for registrable domains"),
     ("url", Only(&["domain", "engine", "net", "http", "panel", "app"]), "parses URLs as browsers do"),
     // Data, configuration, command line, logs.
     ("serde", Anywhere, "derives"),

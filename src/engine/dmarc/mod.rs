@@ -131,7 +131,7 @@ impl Engine {
         let Ok(name) = name.parse::<DomainName>() else { return Ok(false) };
         let Some(owner) = read.get(Table::DomainOwners, name.as_str().as_bytes())? else { return Ok(false) };
         let is_nested = name.is_same_or_below(domain) || domain.is_same_or_below(&name);
-        Ok(is_nested || owner.starts_with(account.as_bytes()) && name.registrable() == domain.registrable())
+        Ok(is_nested || owner.starts_with(account.as_bytes()) && name.is_aligned_with(domain))
     }
 
     /// Counts messages by result in the reports of the `days` UTC days that end with `last`. Only the domain's own

@@ -91,7 +91,7 @@ describe! {
     {
         result: "Such as `pass` or `softfail` (RFC 8601).",
         domain: "The checked domain, which is that of the return path.",
-        aligned: "Whether it is the From domain, its parent, or a name below it.",
+        aligned: "Whether it has the same registrable domain as the From domain.",
     }
 }
 
@@ -101,7 +101,7 @@ describe! {
         result: "Such as `pass` or `fail` (RFC 8601).",
         domain: "The signing domain.",
         selector: "The selector of its key, if the receiver names it.",
-        aligned: "Whether the signing domain is the From domain, its parent, or a name below it.",
+        aligned: "Whether the signing domain has the same registrable domain as the From domain.",
     }
 }
 

@@ -69,6 +69,8 @@ impl Dispatcher {
         watches.spawn(async move { watched.watch_clock().await });
         let watched = Arc::clone(&self.engine);
         watches.spawn(async move { watched.watch_alerts().await });
+        let watched = Arc::clone(&self.engine);
+        watches.spawn(async move { watched.watch_stores_aside().await });
         while !*stop.borrow() {
             let changed = self.engine.store.timers().changed();
             let freed = self.backlog.freed();

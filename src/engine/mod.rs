@@ -67,6 +67,7 @@ pub mod signing;
 pub mod smtp_submission;
 mod spf;
 pub mod store_size;
+mod stores_aside;
 pub mod submit;
 pub mod suppressions;
 mod sweep;

@@ -50,22 +50,12 @@ pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Ar
         if sweeps == 0 || shared.takes_lost_keys() {
             // A failed listing is repeated at the next check.
             sweeps = if list(&objects, &shared).await.is_ok() { SWEEPS_OF_LISTING } else { 1 };
-            destroy_aside(&objects, &store).await;
         }
         sweeps -= 1;
         if let Err(error) = remove_over(&objects, &store, &shared).await {
             tracing::warn!(%error, "could not remove content keys from the bucket; trying again");
         }
         sleep(SWEEP).await;
-    }
-}
-
-/// Destroys expired content of stores that were set aside in the data directory.
-async fn destroy_aside(objects: &ReplicaObjects, store: &Arc<Store>) {
-    let (store, now) = (Arc::clone(store), objects.clock.now());
-    let destroyed = objects.executor.run(move || store.destroy_aside(now)).await;
-    if let Ok(Err(error)) = destroyed {
-        tracing::warn!(%error, "could not destroy expired content of a store that was set aside; trying again later");
     }
 }
 

@@ -84,3 +84,20 @@ async fn an_unrecorded_outcome_is_recorded_later_and_the_message_is_sent_once() 
     world.is_delivered(id).await;
     assert_eq!(world.net.seen().len(), 1);
 }
+
+#[tokio::test]
+async fn content_of_a_store_that_was_set_aside_expires_also_without_replication() {
+    let world = World::new().await;
+    let id = world.send("u@a.test").await;
+    world.is_delivered(id).await;
+    let aside = world.content_set_aside();
+    let buckets = || std::fs::read_dir(&aside).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+    assert_eq!(buckets(), 1);
+    world.pass(400 * 24 * 3600).await;
+    let is_destroyed = async {
+        while buckets() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), is_destroyed).await.expect("expired content is destroyed");
+}

@@ -1,5 +1,6 @@
 //! The world of the tests: the engine and its dispatcher with scripted names and mail servers.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -253,6 +254,24 @@ impl World {
                 std::fs::write(path, damaged).unwrap();
             }
         }
+    }
+
+    /// Copies the content to a store that was set aside, and returns its directory.
+    pub(super) fn content_set_aside(&self) -> PathBuf {
+        let (content, aside) = (self.directory.path().join("content"), self.directory.path().join("deposed-1/content"));
+        std::fs::create_dir_all(&aside).unwrap();
+        for entry in std::fs::read_dir(content).unwrap().map(Result::unwrap) {
+            let copy = aside.join(entry.file_name());
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), copy).unwrap();
+                continue;
+            }
+            std::fs::create_dir(&copy).unwrap();
+            for segment in std::fs::read_dir(entry.path()).unwrap().map(Result::unwrap) {
+                std::fs::copy(segment.path(), copy.join(segment.file_name())).unwrap();
+            }
+        }
+        aside
     }
 
     /// Advances time, and waits until the due work is done.

@@ -21,6 +21,8 @@ const WHOLE: Duration = Duration::from_secs(7 * 24 * 3600);
 const CODE: Duration = Duration::from_secs(5 * 60);
 /// Time for which a confirmed password reveals secrets.
 const PROOF: Duration = Duration::from_secs(15 * 60);
+/// Maximum time by which a stored time may be ahead of the service's time.
+const AHEAD_MAX: Duration = Duration::from_secs(3600);
 /// Precision of `seen_at`.
 const SEEN_STAMP_EVERY: Duration = Duration::from_secs(60);
 /// Maximum length of the stored browser description, in characters.
@@ -104,6 +106,11 @@ pub struct View {
 impl View {
     /// Maximum duration of a view.
     pub const LASTS: Duration = Duration::from_secs(30 * 60);
+
+    /// Whether it has not ended. A view that would last longer was begun by a clock that was ahead.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        now < self.until && self.until <= now + Self::LASTS
+    }
 }
 
 impl Session {
@@ -128,7 +135,8 @@ impl Session {
             Stage::CodeAwaited => CODE,
             Stage::SignedIn => WHOLE,
         };
-        now.since(self.created_at) < whole && now.since(self.seen_at) < IDLE
+        // A session of the future was begun by a clock that was ahead.
+        self.created_at <= now + AHEAD_MAX && now.since(self.created_at) < whole && now.since(self.seen_at) < IDLE
     }
 
     /// Whether a use at `now` must be stored.
@@ -138,7 +146,7 @@ impl Session {
 
     /// Whether the password was entered recently enough to see secrets.
     pub fn is_proved(&self, now: Timestamp) -> bool {
-        now.since(self.proved_at) < PROOF
+        self.proved_at <= now + AHEAD_MAX && now.since(self.proved_at) < PROOF
     }
 }
 
@@ -192,6 +200,23 @@ mod tests {
         session.seen_at = hour(160);
         assert!(session.is_live(hour(167)) && !session.is_live(hour(168)));
         assert!(session.is_proved(Timestamp::ZERO) && !session.is_proved(hour(1)));
+    }
+
+    #[test]
+    fn a_session_or_view_that_a_clock_that_was_ahead_began_has_ended() {
+        let day = Duration::from_secs(24 * 3600);
+        let ahead = Timestamp::ZERO + 5 * day;
+        let stage = Stage::SignedIn;
+        let session = Session::begin(AccountId::default(), UserId::default(), stage, Client::default(), ahead);
+        assert!(session.is_live(ahead) && session.is_live(ahead - AHEAD_MAX));
+        assert!(!session.is_live(ahead - day) && !session.is_proved(ahead - day));
+        let view = View {
+            account: AccountId::default(),
+            operator: String::new(),
+            reason: "asked to".parse().unwrap(),
+            until: ahead + View::LASTS,
+        };
+        assert!(view.is_live(ahead) && !view.is_live(view.until) && !view.is_live(ahead - day));
     }
 
     #[test]

@@ -68,7 +68,9 @@ impl SetupToken {
 
     /// Whether it was made here, for these [credentials], and has not expired at `now`.
     pub fn holds(&self, key: &Secret, credentials: &str, now: Timestamp) -> bool {
-        bool::from(self.mac_for(key, credentials).ct_eq(&self.mac)) && now < self.expires_at
+        // A link that would last longer was made by a clock that was ahead.
+        let is_in_time = now < self.expires_at && self.expires_at <= now + LIFETIME;
+        bool::from(self.mac_for(key, credentials).ct_eq(&self.mac)) && is_in_time
     }
 
     /// Returns the MAC. A password hash begins with a dollar sign and a name, so it can't be confused with a line in
@@ -119,6 +121,8 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
     fn token(key: &Secret, expires_at: Timestamp) -> SetupToken {
         let line = ChangeId(Ulid([7; 16]));
         SetupToken::sign(key, (AccountId::default(), UserId::default()), "hash", expires_at, line)
@@ -131,6 +135,7 @@ mod tests {
         let last = NOW + LIFETIME - Duration::from_millis(1);
         assert!(token.holds(&key, "hash", NOW) && token.holds(&key, "hash", last));
         assert!(!token.holds(&key, "hash", NOW + LIFETIME));
+        assert!(!token.holds(&key, "hash", NOW - HOUR), "a clock that was ahead made it");
         assert!(!token.holds(&key, "another hash", NOW) && !token.holds(&other, "hash", NOW));
         let longer = SetupToken { expires_at: NOW + 2 * LIFETIME, ..token.clone() };
         let of_another = SetupToken { user: UserId(Ulid([1; 16])), ..token.clone() };

@@ -1,12 +1,14 @@
 //! Watches the service's clock: logs and records each doubt about the wall clock, and settles its end so that deadlines
 //! continue.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::Engine;
 use crate::machine::service_clock::Effect;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::Never;
 use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
-use std::sync::Arc;
 
 impl Engine {
     /// Watches the clock as long as the future is polled.
@@ -45,6 +47,8 @@ impl Engine {
                 Effect::Ended { number, until, offset_ms, .. } => {
                     done(self.store.commit(EndDoubt { number, until, offset_ms }).await)?;
                     self.clock.recorded();
+                    let view = self.queue_view().filter(|_| offset_ms < 0);
+                    view.into_iter().for_each(|view| view.set_back(Duration::from_millis(offset_ms.unsigned_abs())));
                 }
             }
             unrecorded.pop_front();

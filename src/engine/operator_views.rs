@@ -12,7 +12,7 @@ use crate::store::op::view::{BeginView, BeginViewRefusal, EndView};
 impl Visitor {
     /// Returns the view of another account, until it ends.
     pub fn view(&self, now: Timestamp) -> Option<&View> {
-        self.session.view.as_ref().filter(|view| self.user.is_operator && now < view.until)
+        self.session.view.as_ref().filter(|view| self.user.is_operator && view.is_live(now))
     }
 
     /// Returns the visible account: the operator's own, unless a view is active.

@@ -2,6 +2,7 @@
 //! only its own part, which reveals nothing about other accounts' mail.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Engine;
 use super::blocking::OPERATOR;
@@ -136,6 +137,9 @@ pub(super) trait QueueView: Send + Sync {
 
     /// Checks the pauses of the account's waiting mail again.
     fn wake(&self, account: AccountId);
+
+    /// Moves the times of all backoffs, because the service's time was set back.
+    fn set_back(&self, by: Duration);
 }
 
 impl Engine {

@@ -74,6 +74,13 @@ impl RelayTable {
         RelayBackoff { until, is_new: true }
     }
 
+    /// Moves all times, because the service's time was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        for fault in self.faults.values_mut() {
+            (fault.held_until, fault.since) = (fault.held_until - by, fault.since - by);
+        }
+    }
+
     /// Records that a relay works. Returns whether it had failed before.
     pub fn works(&mut self, relay: RelayNumber) -> bool {
         self.faults.remove(&relay).is_some()

@@ -1,16 +1,17 @@
-//! Clock facts in the store: the newest identifier and the periods in which the wall clock was doubtful.
+//! Clock facts in the store: the time that the store reached, and the periods in which the wall clock was doubtful.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableError};
 
+use super::changes::Changes;
 use super::checksum::Values;
 use super::damage::guarded;
 use super::error::StoreError;
 use super::open::last_id;
 use super::read::{OnDamage, Order, Read, after_prefix, sound};
 use super::row::Row as _;
-use super::row::clock_doubt::ClockDoubtRow;
+use super::row::clock_doubt::{ClockDoubtRow, DoubtEnd, UnmovedRows};
 use super::schema::{Table, meta};
 use super::snapshot::Snapshot;
 use super::{Store, migrate};
@@ -46,11 +47,11 @@ fn is_over(read: &impl Read, bucket: Bucket, now: Timestamp) -> Result<bool, Sto
 }
 
 /// Returns the time at which a start judges the deadlines of journal content: the wall clock, unless it is so far ahead
-/// of the newest identifier that it will be doubtful.
+/// of the time that the store reached that it will be doubtful.
 pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
     // A new database has no tables yet.
-    let found = guarded(|| newest_of_any_format(database)).ok().and_then(|found| found.ok().flatten());
-    found.filter(|newest| wall.since(*newest) > STOPPED_MAX).unwrap_or(wall)
+    let found = guarded(|| time_reached_in_any_format(database)).ok().and_then(|found| found.ok().flatten());
+    found.filter(|reached| wall.since(*reached) > STOPPED_MAX).unwrap_or(wall)
 }
 
 /// Deadlines of content, judged without the engine's clock: when the journal is replayed, and on a standby.
@@ -108,10 +109,13 @@ fn offsets_of_any_format(database: &Database) -> Result<Option<BTreeMap<u32, i64
     Ok(Some(offsets))
 }
 
-/// Returns the time of the newest identifier in a database, which may have an earlier format.
-fn newest_of_any_format(database: &Database) -> Result<Option<Timestamp>, StoreError> {
+/// Returns the time that a database, which may have an earlier format, reached last: [`time_reached`].
+fn time_reached_in_any_format(database: &Database) -> Result<Option<Timestamp>, StoreError> {
     let facts = database.begin_read()?.open_table(Table::Meta.definition())?;
     let values = Values::of_format(migrate::format_in(&facts)?);
+    if let Some(kept) = facts.get(meta::TIME)? {
+        return Ok(values.open(Table::Meta.name(), meta::TIME, kept.value()).and_then(kept_time));
+    }
     let mut newest = None;
     for key in [meta::LAST_ID, meta::LAST_MESSAGE_ID] {
         let Some(stored) = facts.get(key)? else { continue };
@@ -121,10 +125,29 @@ fn newest_of_any_format(database: &Database) -> Result<Option<Timestamp>, StoreE
     Ok(newest.map(Ulid::timestamp))
 }
 
-/// Returns the time of the newest identifier.
-fn newest(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
+/// Returns the service's time at the last batch, or later: the time of the newest identifier, unless a clock that was
+/// ahead has been set right since.
+fn time_reached(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
+    if let Some(kept) = sound(found.get(Table::Meta, meta::TIME))?.flatten() {
+        return Ok(kept_time(&kept));
+    }
     let last = last_id(found, meta::LAST_ID)?.max(last_id(found, meta::LAST_MESSAGE_ID)?);
     Ok((last != Ulid::default()).then(|| last.timestamp()))
+}
+
+fn kept_time(stored: &[u8]) -> Option<Timestamp> {
+    stored.try_into().ok().map(u64::from_be_bytes).map(Timestamp::from_millis)
+}
+
+/// Lets the timers that workers had taken at the end of a doubt be moved. Nobody has taken any at a start.
+pub(super) fn resume_at_start(found: &Snapshot, changes: &mut Changes) -> Result<(), StoreError> {
+    for (number, row) in doubts(found)?.into_iter().filter(|(_, row)| row.waits_for_start()) {
+        let first = UnmovedRows::Taken(vec![0]);
+        let end = row.end.map(|end| DoubtEnd { rest: first, ..end });
+        let row = ClockDoubtRow { end, ..row };
+        changes.put(Table::ClockDoubts, key_of(number).to_vec(), Some(row.encode()));
+    }
+    Ok(())
 }
 
 impl Store {
@@ -136,7 +159,7 @@ impl Store {
         let snapshot = self.snapshot()?;
         let doubts = doubts(&snapshot)?;
         Ok(Past {
-            newest: newest(&snapshot)?,
+            reached: time_reached(&snapshot)?,
             open: doubts.iter().rev().find(|(_, row)| row.end.is_none()).map(|(number, _)| *number),
             next: last_number(&snapshot)?.map_or(1, |number| number + 1),
             is_unsettled: doubts.iter().any(|(_, row)| row.is_unsettled()),

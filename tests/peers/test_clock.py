@@ -118,6 +118,25 @@ def test_an_accepted_clock_expires_overdue_items_and_keeps_those_from_the_doubt(
     assert service.api.message(between)["text"] == MESSAGE["text"], "its deadline counts from the right time"
 
 
+def test_a_restart_after_a_clock_that_was_ahead_is_accepted_expires_nothing(service, clock):
+    assert service.close() == 0
+    clock.set("+5d")
+    service.start()
+    sent = Sent(service)
+    clock.set("+0")
+    becomes(service, True)
+    service.cli("clock", "accept")
+    becomes(service, False)
+    later = service.api.accept(MESSAGE | {"to": "d@dead.test"})["id"]
+    for stop in (service.close, service.kill):
+        stop()
+        service.start()
+        assert says(service) == {False}
+        sent.are_kept()
+        assert service.api.message(later)["status"] in {"queued", "deferred"}
+    sent.goes_on()
+
+
 @pytest.mark.parametrize("offset", ["+3000", "-3000"])
 def test_a_clock_change_of_less_than_an_hour_is_followed(service, clock, offset):
     sent = Sent(service)

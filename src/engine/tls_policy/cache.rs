@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::engine::Engine;
 use crate::engine::ports::{LookupFailure, PolicyHosts, StsFetchFailure, Unfetched};
@@ -60,7 +59,8 @@ struct State {
 /// A failed fetch of the policy with this identifier.
 struct Failed {
     id: String,
-    until: Timestamp,
+    /// Its end on the monotonic clock.
+    until: Duration,
     /// A failure that is not counted yet.
     uncounted: Option<StsFetchFailure>,
 }
@@ -202,7 +202,7 @@ impl StsCache {
     }
 
     fn has_failed(&self, domain: &DomainName, id: &str) -> bool {
-        let now = self.engine.clock.now();
+        let now = self.engine.clock.monotonic();
         self.state().failed.get(domain).is_some_and(|failed| failed.id == id && now < failed.until)
     }
 
@@ -212,7 +212,7 @@ impl StsCache {
     }
 
     fn note_failure(&self, domain: &DomainName, id: String, failure: StsFetchFailure) {
-        let now = self.engine.clock.now();
+        let now = self.engine.clock.monotonic();
         let failed = &mut self.state().failed;
         if failed.len() >= FAILED_MAX {
             failed.retain(|_, failed| now < failed.until);

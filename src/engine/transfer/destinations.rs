@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::Shared;
 use super::destination_queue::DestinationQueue;
@@ -102,6 +103,15 @@ impl Destinations {
     pub(super) fn stop(&mut self, shared: &Arc<Shared>) -> Decided {
         let (mut effects, mut decided) = (Vec::new(), Decided::default());
         self.scheduler.stop(shared.moment(), &mut effects);
+        self.apply(shared, effects, &mut decided);
+        decided
+    }
+
+    /// Moves all times, because the service's time was set back.
+    pub(super) fn set_back(&mut self, shared: &Arc<Shared>, by: Duration) -> Decided {
+        let (mut effects, mut decided) = (Vec::new(), Decided::default());
+        self.relays.set_back(by);
+        self.scheduler.handle_all(Input::SetBack(by), shared.moment(), &mut effects);
         self.apply(shared, effects, &mut decided);
         decided
     }

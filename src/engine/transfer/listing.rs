@@ -3,6 +3,7 @@
 //! which may contain another account's recipient.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use super::Transfers;
 use super::relays::Number;
@@ -178,6 +179,11 @@ impl QueueView for Transfers {
 
     fn wake(&self, account: AccountId) {
         self.shared.wake_paused(account);
+    }
+
+    fn set_back(&self, by: Duration) {
+        let decided = self.shared.destinations().set_back(&self.shared, by);
+        self.shared.carry_out(decided);
     }
 }
 

@@ -99,6 +99,8 @@ pub enum Input {
     Refilled(Option<Spill>),
     /// All waiting messages must be routed again.
     Clear,
+    /// The service's time was set back by this, because the clock had been ahead.
+    SetBack(Duration),
     /// The service stops.
     Stop,
 }

@@ -134,6 +134,7 @@ impl Destination {
             Input::Spill => self.spill(effects),
             Input::Refilled(rest) => effects.extend(self.spilled.end_reading(rest).map(Effect::WakeAt)),
             Input::Clear => effects.push(Effect::Reroute(self.queue.clear())),
+            Input::SetBack(by) => self.set_back(by, effects),
             Input::TurnCame => {}
             Input::Stop => self.stop(),
         }
@@ -153,6 +154,15 @@ impl Destination {
                 effects.push(Effect::Wait(message));
                 add(&mut self.queue, message);
             }
+        }
+    }
+
+    /// Keeps the remaining durations of a backoff and of requested limits.
+    fn set_back(&mut self, by: Duration, effects: &mut Vec<Effect>) {
+        self.window.set_back(by);
+        self.slower = self.slower.map(|(spacing, until)| (spacing, until - by));
+        if let WindowState::BackedOff(until) = self.window.state() {
+            effects.push(Effect::WakeAt(until));
         }
     }
 

@@ -261,6 +261,16 @@ impl Window {
         }
     }
 
+    /// Moves all times, because the service's time was set back.
+    pub(super) fn set_back(&mut self, by: Duration) {
+        if let WindowState::BackedOff(until) = self.state {
+            self.state = WindowState::BackedOff(until - by);
+        }
+        self.fewer = self.fewer.map(|(most, until)| (most, until - by));
+        self.closed_at = self.closed_at - by;
+        self.next_request_at = self.next_request_at - by;
+    }
+
     fn halve(&mut self) {
         self.round = 0;
         self.size = (self.size / 2).max(1);
@@ -392,5 +402,22 @@ mod tests {
         assert!(window.hold(after(100), NOW) && !window.hold(after(99), NOW) && window.hold(after(101), NOW));
         assert_eq!(window.state(), WindowState::BackedOff(after(101)));
         assert_eq!(window.pushed_back(after(1)), None, "the longer pause counts");
+    }
+
+    #[test]
+    fn a_backoff_and_a_limit_keep_their_durations_when_the_time_is_set_back() {
+        let mut window = grown(10, 100);
+        window.limit(1, after(60));
+        window.pushed_back(NOW);
+        assert!(window.allow_probe(after(1)));
+        window.pushed_back(after(2));
+        let by = Duration::from_secs(5 * 24 * 3600);
+        window.set_back(by);
+        assert_eq!(window.state(), WindowState::BackedOff(after(102) - by));
+        assert_eq!(window.closed_at(), Some(NOW - by));
+        assert!(!window.allow_probe(after(10) - by) && window.allow_probe(after(11) - by));
+        assert!(window.begin_probe(after(11) - by));
+        window.answered();
+        assert_eq!((window.connections(after(59) - by), window.connections(after(60) - by)), (1, 2));
     }
 }

@@ -122,8 +122,13 @@ impl<W: Eq + Hash> Scheduler<W> {
     /// Starts no further message, in future destinations too.
     pub fn stop(&mut self, moment: Moment, effects: &mut Vec<DestinationEffect>) {
         self.is_stopped = true;
+        self.handle_all(Input::Stop, moment, effects);
+    }
+
+    /// Processes an input of all destinations.
+    pub fn handle_all(&mut self, input: Input, moment: Moment, effects: &mut Vec<DestinationEffect>) {
         let ids: Vec<_> = self.destinations.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.pass_on(id, Input::Stop, moment, effects));
+        ids.into_iter().for_each(|id| self.pass_on(id, input, moment, effects));
     }
 
     fn pass_on(&mut self, id: DestinationId, input: Input, moment: Moment, effects: &mut Vec<DestinationEffect>) {

@@ -17,8 +17,8 @@
 //!
 //! Deadlines are compared with [`ServiceTime::expiry`], which is frozen from the start of a doubt until its end is
 //! [settled](State::settled). So no deadline passes because of a possibly wrong time, or before the deadlines of the
-//! content accepted meanwhile are corrected. At startup the wall clock is compared with the newest identifier of the
-//! store.
+//! content accepted meanwhile are corrected. At startup the wall clock is compared with the service's time at the last
+//! record of the store.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::base::time::Timestamp;
 const HOUR: Duration = Duration::from_secs(3600);
 /// Maximum difference of a wall clock that is not doubtful.
 pub const DIFFERENCE_MAX: Duration = HOUR;
-/// Maximum time by which the clock may be ahead of the newest identifier at startup: the service may have been stopped.
+/// Maximum time by which the clock may be ahead of the last record at startup: the service may have been stopped.
 pub const STOPPED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Duration of synchronised clock readings from the kernel after which the doubt ends.
 pub const SYNCHRONISED_FOR: Duration = Duration::from_secs(600);
@@ -99,8 +99,9 @@ impl From<Timestamp> for ServiceTime {
 /// Clock facts in the store at a start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Past {
-    /// The time of the newest identifier; `None` in a new store.
-    pub newest: Option<Timestamp>,
+    /// The service's time at the last record, or later; `None` in a new store. It is the time of the newest identifier,
+    /// unless a clock that was ahead has been set right since.
+    pub reached: Option<Timestamp>,
     /// The doubt that was open when the service stopped.
     pub open: Option<u32>,
     /// The number of the next doubt.
@@ -148,9 +149,9 @@ pub enum Cause {
     CreptAhead,
     /// It was set back by more than an hour.
     JumpedBack,
-    /// At startup it was more than an hour behind the newest identifier.
+    /// At startup it was more than an hour behind the newest record.
     StartedBehind,
-    /// At startup it was more than 7 days ahead of the newest identifier.
+    /// At startup it was more than 7 days ahead of the newest record.
     StartedAhead,
     /// It was doubtful when the service stopped.
     StillDoubtful,
@@ -235,8 +236,8 @@ pub enum Effect {
 impl State {
     /// Creates the clock of a service that starts on a store with this `past`.
     pub fn start(past: Past, sample: Sample) -> Next<Self, Effect> {
-        let newest = past.newest.map(|newest| Duration::from_millis(newest.as_millis()));
-        let service = newest.unwrap_or(sample.wall);
+        let reached = past.reached.map(|reached| Duration::from_millis(reached.as_millis()));
+        let service = reached.unwrap_or(sample.wall);
         let next_number = past.next.max(1);
         let started = Self { service, gained: Duration::ZERO, last: sample, frozen: None, doubt: None, next_number };
         let started = if past.is_unsettled { Self { frozen: Some(service), ..started } } else { started };

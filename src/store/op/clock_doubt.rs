@@ -2,7 +2,8 @@
 //! correction is the step of the service's time at the end of the doubt.
 //!
 //! It moves the deadlines of messages that were accepted during the doubt. If the service's time was set back, it also
-//! moves the next attempts of messages and webhooks. They would otherwise wait for the clock to catch up.
+//! brings timers forward, for example of the next attempts of messages and webhooks. They would otherwise wait for the
+//! clock to catch up.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,13 +22,17 @@ use crate::store::read::{OnDamage, Order, Read, after_prefix};
 use crate::store::row::Row;
 use crate::store::row::clock_doubt::{ClockDoubtRow, DoubtEnd, UnmovedRows};
 use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::domain::DomainRow;
 use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::notice::NoticeRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
 /// Number of rows that one operation reads.
 const SLICE: usize = 256;
+/// Time within which a timer may have been taken since the service's time was read.
+const TAKEN: Duration = Duration::from_secs(60);
 /// Maximum distance between commit order and identifier order of messages.
 const OUT_OF_ORDER: Duration = Duration::from_secs(3600);
 
@@ -128,6 +133,11 @@ impl Op for EndDoubt {
         }
         let Self { number, until, offset_ms } = *self;
         let rest = if offset_ms == 0 { UnmovedRows::Nothing } else { UnmovedRows::Messages(Vec::new()) };
+        if offset_ms < 0 {
+            // The time of a start, until the first batch after the clock was set back records its own.
+            let set = until.moved_by(offset_ms).as_millis().to_be_bytes();
+            tables.put_bytes(Table::Meta, meta::TIME, set.to_vec());
+        }
         tables.put(&key_of(number), &ClockDoubtRow { end: Some(DoubtEnd { until, offset_ms, rest }), ..row });
         Ok(())
     }
@@ -149,7 +159,7 @@ impl Op for SettleDoubt {
         let key = key_of(self.number);
         let Some(row) = tables.sound_row::<ClockDoubtRow>(&key)? else { return Ok(true) };
         let Some(end) = &row.end else { return Ok(true) };
-        let moving = Moving { number: self.number, after: row.after, until: end.until, offset_ms: end.offset_ms };
+        let moving = Moving { number: self.number, after: row.after, offset_ms: end.offset_ms };
         let rest = match &end.rest {
             UnmovedRows::Messages(from) => match moving.messages(tables, from)? {
                 Some(from) => UnmovedRows::Messages(from),
@@ -157,20 +167,27 @@ impl Op for SettleDoubt {
                 None if end.offset_ms > 0 => UnmovedRows::Nothing,
                 None => UnmovedRows::Timers(Timer::first_after(end.until).to_vec()),
             },
-            UnmovedRows::Timers(from) => moving.timers(tables, from)?.map_or(UnmovedRows::Nothing, UnmovedRows::Timers),
+            UnmovedRows::Timers(from) => {
+                let next = moving.timers(tables, from, &after_prefix(&[]))?;
+                next.map_or(UnmovedRows::Taken(Vec::new()), UnmovedRows::Timers)
+            }
+            UnmovedRows::Taken(from) => {
+                // Timers of the next minute may be with workers already.
+                let untaken = Timer::first_after(tables.now() + TAKEN).to_vec();
+                let next = moving.timers(tables, from.max(&untaken), &Timer::first_after(end.until))?;
+                next.map_or(UnmovedRows::Nothing, UnmovedRows::Taken)
+            }
             UnmovedRows::Nothing => UnmovedRows::Nothing,
         };
-        let is_settled = rest == UnmovedRows::Nothing;
-        let end = Some(DoubtEnd { rest, ..end.clone() });
-        tables.put(&key, &ClockDoubtRow { end, ..row });
-        Ok(is_settled)
+        let row = ClockDoubtRow { end: Some(DoubtEnd { rest, ..end.clone() }), ..row };
+        tables.put(&key, &row);
+        Ok(!row.is_unsettled())
     }
 }
 
 struct Moving {
     number: u32,
     after: Ulid,
-    until: Timestamp,
     offset_ms: i64,
 }
 
@@ -212,18 +229,18 @@ impl Moving {
         Ok(())
     }
 
-    /// Reschedules a slice of the attempts, from the key `from` on, to an earlier time, because the service's time was
-    /// set back. Timers that were due before that are already taken, and stay with their workers.
-    fn timers(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let range = (from, &*after_prefix(&[]));
-        let keys = tables.keys_with(Table::Timers, range, Order::Ascending, OnDamage::Key, SLICE)?;
+    /// Brings forward a slice of the timers between two keys, because the service's time was set back. Timers that were
+    /// due before that are with their workers, and are moved only after a restart.
+    fn timers(&self, tables: &mut Tables<'_>, from: &[u8], to: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        if from >= to {
+            return Ok(None);
+        }
+        let keys = tables.keys_with(Table::Timers, (from, to), Order::Ascending, OnDamage::Key, SLICE)?;
         for timer in keys.iter().filter_map(|key| Timer::decode(key)) {
             let due = timer.due.moved_by(self.offset_ms).max(tables.now());
-            match timer.kind {
-                _ if timer.due <= self.until || due >= timer.due => {}
-                TimerKind::Transfer => bring_forward_transfer(tables, timer, due)?,
-                TimerKind::Delivery => bring_forward_delivery(tables, timer, due)?,
-                _ => {}
+            if due < timer.due && bring_forward(tables, timer, due)? {
+                tables.disarm(timer);
+                tables.arm(Timer { due, ..timer });
             }
         }
         let next = keys.last().filter(|_| keys.len() == SLICE);
@@ -231,28 +248,55 @@ impl Moving {
     }
 }
 
-fn bring_forward_transfer(tables: &mut Tables<'_>, timer: Timer, due: Timestamp) -> Result<(), StoreError> {
-    let key = schema::message(timer.account, MessageId(timer.id));
-    let Some(row) = readable(tables.row::<TransferRow>(&key))?.filter(|row| row.due == Some(timer.due)) else {
-        return Ok(());
-    };
-    tables.put(&key, &TransferRow { due: Some(due), ..row });
-    tables.disarm(timer);
-    tables.arm(Timer { due, ..timer });
-    Ok(())
+/// Sets the row of `timer` to `due`. Returns whether there is one. Timers of deletions are not moved, because nothing
+/// waits for them.
+fn bring_forward(tables: &mut Tables<'_>, timer: Timer, due: Timestamp) -> Result<bool, StoreError> {
+    let (account, id) = (timer.account, timer.id);
+    match timer.kind {
+        TimerKind::Transfer => {
+            let key = schema::message(account, MessageId(id));
+            set_due(tables, &key, timer.due, |row: &mut TransferRow| Some(std::mem::replace(row.due.as_mut()?, due)))
+        }
+        TimerKind::Delivery => {
+            let key = schema::delivery(account, DeliveryId(id));
+            set_due(tables, &key, timer.due, |row: &mut DeliveryRow| match &mut row.state.stage {
+                Stage::Pending { due: pending } => Some(std::mem::replace(pending, due)),
+                Stage::Delivered { .. } | Stage::Failed { .. } => None,
+            })
+        }
+        TimerKind::Notice => {
+            set_due(tables, &id.0, timer.due, |row: &mut NoticeRow| Some(std::mem::replace(&mut row.due, due)))
+        }
+        TimerKind::DomainCheck => {
+            let key = schema::owned(account, &id.0);
+            let next_check = |row: &mut DomainRow| Some(std::mem::replace(row.next_check_at.as_mut()?, due));
+            set_due(tables, &key, timer.due, next_check)
+        }
+        TimerKind::DkimRotation => {
+            let key = schema::owned(account, &id.0);
+            let rotation = |row: &mut DomainRow| Some(std::mem::replace(row.rotation.timer.as_mut()?, due));
+            set_due(tables, &key, timer.due, rotation)
+        }
+        // They have no row.
+        TimerKind::Reputation | TimerKind::Unpark => Ok(true),
+        _ => Ok(false),
+    }
 }
 
-fn bring_forward_delivery(tables: &mut Tables<'_>, timer: Timer, due: Timestamp) -> Result<(), StoreError> {
-    let key = schema::delivery(timer.account, DeliveryId(timer.id));
-    let Some(mut row) = readable(tables.row::<DeliveryRow>(&key))? else { return Ok(()) };
-    if row.state.stage != (Stage::Pending { due: timer.due }) {
-        return Ok(());
+/// Sets the time of an intact row by `set`, which returns the earlier one. Returns false, without a change, if there is
+/// no row, or if it was not due at `was`.
+fn set_due<R: Row + Clone>(
+    tables: &mut Tables<'_>,
+    key: &[u8],
+    was: Timestamp,
+    set: impl FnOnce(&mut R) -> Option<Timestamp>,
+) -> Result<bool, StoreError> {
+    let Some(mut row) = readable(tables.row::<R>(key))? else { return Ok(false) };
+    if set(&mut row) != Some(was) {
+        return Ok(false);
     }
-    row.state.stage = Stage::Pending { due };
-    tables.put(&key, &row);
-    tables.disarm(timer);
-    tables.arm(Timer { due, ..timer });
-    Ok(())
+    tables.put(key, &row);
+    Ok(true)
 }
 
 /// Returns a row, or `None` if it is damaged; such a row stays unchanged.

@@ -20,11 +20,12 @@ use crate::store::row::restored::Restored;
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer_counts::TimerCounts;
-use crate::store::{master_key, totals};
+use crate::store::{clock_doubts, master_key, totals};
 
 /// Facts that opening reads from the tables.
 pub(super) struct Prepared {
     pub(super) last: Ulid,
+    pub(super) is_behind: bool,
     pub(super) last_message: Ulid,
     pub(super) sequence: Sequence,
     pub(super) master: Arc<MasterKey>,
@@ -63,13 +64,14 @@ pub(super) fn prepare(
     put(meta::WAITING, &waiting.encode());
     totals::count_missing(&found, &mut changes, &counting)?;
     let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
-    let sequence = sequence(&found)?;
+    let (sequence, is_behind) = (sequence(&found)?, found.has(Table::Meta, meta::TIME)?);
+    clock_doubts::resume_at_start(&found, &mut changes)?;
     drop(found);
     let transaction = database.begin_write().map_err(StoreError::from)?;
     changes.write_to(&transaction)?;
     let epoch = journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
     let master = Arc::new(master);
-    Ok(Prepared { last, last_message, sequence, master, restored, waiting, epoch })
+    Ok(Prepared { last, is_behind, last_message, sequence, master, restored, waiting, epoch })
 }
 
 /// Returns the last identifier used, so that the next is greater.

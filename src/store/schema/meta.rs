@@ -8,6 +8,9 @@ pub const MASTER_KEY_PROOF: &[u8] = b"master_key_proof";
 pub const LAST_ID: &[u8] = b"last_id";
 /// The greatest accepted message identifier.
 pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
+/// The service's time at the last batch, eight bytes. Only while it is behind the last identifier, because a clock that
+/// was ahead has been set right.
+pub const TIME: &[u8] = b"time";
 /// Epoch of the journal records that the database lacks, sixteen bytes.
 pub const JOURNAL: &[u8] = b"journal";
 /// Number of waiting timers, sixteen bytes.

@@ -33,7 +33,8 @@ use super::timer_cache::{TimerCache, TimerChange};
 use super::timer_counts::TimerCounts;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
-use crate::machine::service_clock::ServiceTime;
+use crate::base::time::Timestamp;
+use crate::machine::service_clock::{DIFFERENCE_MAX, ServiceTime};
 
 /// Maximum number of operations that share a sync. It limits the wait of the first.
 const BATCH_MAX: usize = 512;
@@ -65,6 +66,8 @@ pub(super) struct Writer {
     pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
+    /// Whether the store has a [`meta::TIME`].
+    pub(super) is_behind: bool,
     pub(super) waiting: TimerCounts,
     pub(super) reserve: Reserve,
     pub(super) journal: Journal,
@@ -187,7 +190,9 @@ impl Writer {
         }
         effects.changed_keys = changed_keys;
         changes.put(Table::Meta, meta::LAST_ID.to_vec(), Some(self.last_id.0.to_vec()));
-        let sequence = self.number(&mut changes);
+        let now = (self.time)().now;
+        self.keep_time(now, &mut changes);
+        let sequence = self.number(now, &mut changes);
         let waiting = self.waiting.changed(waiting);
         if waiting != self.waiting {
             changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
@@ -225,9 +230,20 @@ impl Writer {
         }
     }
 
+    /// Records the service's time while it is behind the last identifier. Otherwise a restart would begin at the time of
+    /// that identifier, and deadlines would pass too early.
+    fn keep_time(&mut self, now: Timestamp, changes: &mut Changes) {
+        let is_behind = self.last_id.timestamp() > now + DIFFERENCE_MAX;
+        if is_behind || self.is_behind {
+            let kept = is_behind.then(|| now.as_millis().to_be_bytes().to_vec());
+            changes.put(Table::Meta, meta::TIME.to_vec(), kept);
+        }
+        self.is_behind = is_behind;
+    }
+
     /// Gives a batch its sequence number, and records the bucket's confirmations since the last batch.
-    fn number(&self, changes: &mut Changes) -> Sequence {
-        let sequence = self.sequence.next((self.time)().now);
+    fn number(&self, now: Timestamp, changes: &mut Changes) -> Sequence {
+        let sequence = self.sequence.next(now);
         changes.put(Table::Meta, meta::SEQUENCE.to_vec(), Some(sequence.encode()));
         if let Some(position) = self.outbox.as_ref().and_then(|outbox| outbox.take_unrecorded()) {
             changes.put(Table::Meta, meta::REPLICA.to_vec(), Some(position.encode()));

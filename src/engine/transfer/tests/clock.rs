@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::World;
 use super::net::Behaviour;
-use super::world::START;
+use super::world::{START, mx};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::submission::{Content, Parts, Submission};
@@ -13,6 +13,9 @@ use crate::engine::Caller;
 use crate::engine::service_clock::ServiceClock;
 use crate::machine::service_clock::Sample;
 use crate::store::op::admission::IdempotencyClaim;
+use crate::store::op::clock_doubt::EndDoubt;
+use crate::store::read::Read as _;
+use crate::store::schema::{Table, meta};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -28,9 +31,13 @@ impl Clocks {
         Self(Arc::new(Mutex::new(Sample { wall, elapsed: DAY, is_synchronised: false })))
     }
 
-    async fn world(&self) -> World {
+    fn service_clock(&self) -> Arc<ServiceClock> {
         let clocks = Arc::clone(&self.0);
-        World::on_clock(Arc::new(ServiceClock::new(Box::new(move || *clocks.lock().unwrap())))).await
+        Arc::new(ServiceClock::new(Box::new(move || *clocks.lock().unwrap())))
+    }
+
+    async fn world(&self) -> World {
+        World::on_clock(self.service_clock()).await
     }
 
     fn set_ahead(&self, by: Duration) {
@@ -79,6 +86,25 @@ impl World {
             self.settles().await;
             left -= now;
         }
+    }
+
+    /// Sets a clock that was ahead right, and lets the operator accept it.
+    async fn set_right(&self, clocks: &Clocks, ahead: Duration) {
+        clocks.set_back(ahead);
+        self.settles().await;
+        self.engine.accept_clock().await.unwrap();
+        self.settles().await;
+        assert_eq!(self.engine.clock.now(), clocks.wall());
+    }
+
+    async fn restarted_with(self, clocks: &Clocks) -> Self {
+        let world = self.restarted_on(vec![mx("direct", &[])], Some(clocks.service_clock())).await;
+        world.settles().await;
+        world
+    }
+
+    fn has_kept_time(&self) -> bool {
+        self.engine.store.snapshot().unwrap().has(Table::Meta, meta::TIME).unwrap()
     }
 
     async fn has_content(&self, id: MessageId) -> bool {
@@ -244,4 +270,66 @@ async fn accepting_a_clock_that_is_behind_moves_attempts_and_deadlines_forward()
     assert_eq!(world.message(new).row.content_expires_at, clocks.wall() + 30 * DAY);
     world.pass_on(&clocks, 20 * MINUTE, MINUTE).await;
     assert!(world.progress(old).1 > 1 && world.progress(new).1 > 1, "they wait for the clock to catch up");
+}
+
+#[tokio::test]
+async fn a_backed_off_site_is_tried_in_its_time_after_a_clock_that_was_ahead_is_set_right() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    world.net.serve("b.test", &["mx.b.test"]);
+    world.net.behave("mx.b.test", Behaviour::Refuses);
+    let old = world.send("u@b.test").await;
+    world.settles().await;
+    assert_eq!(world.progress(old), ("deferred", 1));
+    world.set_right(&clocks, 5 * DAY).await;
+    let new = world.send("v@b.test").await;
+    world.net.behave("mx.b.test", Behaviour::Takes);
+    world.pass_on(&clocks, 5 * MINUTE, MINUTE).await;
+    assert_eq!([old, new].map(|id| world.progress(id).0), ["delivered"; 2], "they wait for the clock to catch up");
+}
+
+#[tokio::test]
+async fn a_restart_after_a_clock_that_was_ahead_is_set_right_expires_nothing_and_delays_nothing() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    world.net.serve("b.test", &["mx.b.test"]);
+    world.net.behave("mx.b.test", Behaviour::Refuses);
+    let old = world.send("u@b.test").await;
+    world.settles().await;
+    let queued = world.send("v@b.test").await;
+    world.settles().await;
+    world.set_right(&clocks, 5 * DAY).await;
+    let new = world.deferred().await;
+    assert!(!world.submit_with_key().await);
+    let world = world.restarted_with(&clocks).await;
+    assert_eq!(world.engine.clock.doubt(), None);
+    assert_eq!(world.engine.clock.now(), clocks.wall());
+    assert!(world.submit_with_key().await, "its key is forgotten");
+    assert_eq!(world.progress(new).0, "deferred");
+    world.net.behave("mx.b.test", Behaviour::Takes);
+    world.pass_on(&clocks, 5 * MINUTE, MINUTE).await;
+    assert_eq!([old, queued].map(|id| world.progress(id).0), ["delivered"; 2], "they wait for the clock to catch up");
+    assert!(world.progress(new).1 > 1);
+    assert!(world.has_kept_time());
+    world.pass_on(&clocks, 6 * DAY, HOUR).await;
+    assert!(!world.has_kept_time(), "identifiers follow the service's time again");
+    let world = world.restarted_with(&clocks).await;
+    assert_eq!(world.engine.clock.now(), clocks.wall());
+}
+
+#[tokio::test]
+async fn a_crash_before_a_clock_that_was_ahead_is_followed_expires_nothing() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    let id = world.deferred().await;
+    clocks.set_back(5 * DAY);
+    world.settles().await;
+    let (until, number) = (world.engine.clock.now(), world.engine.clock.time().doubt.unwrap());
+    let offset_ms = -i64::try_from((5 * DAY).as_millis()).unwrap();
+    world.engine.store.commit(EndDoubt { number, until, offset_ms }).await.unwrap();
+    let world = world.restarted_with(&clocks).await;
+    assert_eq!((world.engine.clock.doubt(), world.engine.clock.now()), (None, clocks.wall()));
+    assert_eq!(world.progress(id).0, "deferred");
+    world.pass_on(&clocks, 5 * MINUTE, MINUTE).await;
+    assert!(world.progress(id).1 > 1);
 }

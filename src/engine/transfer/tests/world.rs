@@ -180,6 +180,11 @@ impl World {
 
     /// Ends the process, and starts another one on the same directory.
     pub(super) async fn restarted(self, relays: Vec<Relay>) -> Self {
+        self.restarted_on(relays, None).await
+    }
+
+    /// The same with a clock that the test sets.
+    pub(super) async fn restarted_on(self, relays: Vec<Relay>, clock: Option<Arc<dyn Clock>>) -> Self {
         self.stop.send_replace(true);
         self.dispatcher.await.unwrap();
         self.engine.store.close();
@@ -190,7 +195,7 @@ impl World {
         while store.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
-        let world = Self::on(self.directory, self.net, relays, self.tables, None, alerts);
+        let world = Self::on(self.directory, self.net, relays, self.tables, clock, alerts);
         Self { account: self.account, ..world }
     }
 

@@ -207,7 +207,7 @@ fn a_clock_step_between_the_end_of_a_doubt_and_its_recording_starts_a_new_doubt(
 
 #[test]
 fn a_start_compares_the_wall_clock_with_the_newest_identifier() {
-    let past = Past { newest: Some(at(START)), ..Past::default() };
+    let past = Past { reached: Some(at(START)), ..Past::default() };
     let cause = |past, wall| Machine::started(past, wall).state.doubt().map(|doubt| doubt.cause);
     assert_eq!(cause(Past::default(), START), None, "a new store has nothing to compare with");
     assert_eq!(cause(past, START + STOPPED_MAX), None);
@@ -224,7 +224,7 @@ fn a_start_compares_the_wall_clock_with_the_newest_identifier() {
 
 #[test]
 fn a_restart_keeps_a_doubt_until_the_clock_is_within_an_hour_of_the_newest_identifier() {
-    let past = Past { newest: Some(at(START)), open: Some(7), next: 8, is_unsettled: false };
+    let past = Past { reached: Some(at(START)), open: Some(7), next: 8, is_unsettled: false };
     let doubtful = Machine::started(past, START + 2 * HOUR);
     assert_eq!(doubtful.state.doubt().map(|doubt| (doubt.number, doubt.cause)), Some((7, Cause::StillDoubtful)));
     let mut undone = Machine::started(past, START + MINUTE);

@@ -15,6 +15,7 @@ use super::limits::Limits;
 use super::master_key::{self, Raw};
 use super::open::{OpenError, StartOptions, Surroundings, Workers};
 use super::replica::ReplicaDisk;
+use super::writer::RecordedBatch;
 
 /// The data directory on the simulated disk.
 pub(crate) const DIRECTORY: &str = "/var/lib/postrider";
@@ -24,11 +25,19 @@ pub(crate) struct Turns {
     workers: Workers,
     bodies: Vec<Append>,
     handed: VecDeque<Job>,
+    /// The batch of a synchronous store that waits for the bucket.
+    landing: Option<LandingBatch>,
+}
+
+struct LandingBatch {
+    batch: RecordedBatch,
+    /// Monotonic time at which its callers stop waiting; `None` once they have.
+    doubted_at: Option<Duration>,
 }
 
 impl Turns {
     pub(super) const fn new(workers: Workers) -> Self {
-        Self { workers, bodies: Vec::new(), handed: VecDeque::new() }
+        Self { workers, bodies: Vec::new(), handed: VecDeque::new(), landing: None }
     }
 
     /// Runs the appender: writes the queued bodies.
@@ -40,14 +49,41 @@ impl Turns {
         }
     }
 
-    /// Runs the writer: commits up to `most` queued operations.
+    /// Runs the writer: commits up to `most` queued operations, or looks whether the bucket has the batch before them.
     pub(crate) fn write(&mut self, most: usize) {
-        self.workers.writer.checkpoint_if_due();
         self.handed.extend(self.workers.writer_inbox.try_iter());
-        let mut batch = self.handed.drain(..most.min(self.handed.len()));
-        if let Some(first) = batch.next() {
-            self.workers.writer.serve(vec![first], |_| batch.next());
+        if let Some(landing) = self.landing.take() {
+            return self.look(landing);
         }
+        self.workers.writer.checkpoint_if_due();
+        let mut jobs = self.handed.drain(..most.min(self.handed.len()));
+        let Some(first) = jobs.next() else { return };
+        let Some(batch) = self.workers.writer.begin(vec![first], |_| jobs.next()) else { return };
+        drop(jobs);
+        match self.workers.writer.bucket_timeout(&batch) {
+            None => self.workers.writer.finish(batch),
+            Some(timeout) => {
+                let doubted_at = Some((self.workers.writer.monotonic)() + timeout);
+                self.landing = Some(LandingBatch { batch, doubted_at });
+            }
+        }
+    }
+
+    /// Finishes a batch that the bucket has. After the timeout its callers, and later ones, are answered.
+    fn look(&mut self, mut landing: LandingBatch) {
+        let (writer, handed) = (&mut self.workers.writer, &mut self.handed);
+        if writer.is_settled(&mut landing.batch, Duration::ZERO) {
+            writer.finish(landing.batch);
+            for job in std::mem::take(&mut writer.deferred).into_iter().rev() {
+                handed.push_front(job);
+            }
+            return;
+        }
+        if landing.doubted_at.is_none_or(|at| at <= (writer.monotonic)()) {
+            landing.doubted_at = None;
+            writer.doubt(&mut landing.batch, &mut |_| handed.pop_front());
+        }
+        self.landing = Some(landing);
     }
 
     /// Makes a checkpoint if the journal has records.
@@ -55,28 +91,47 @@ impl Turns {
         self.workers.writer.checkpoint_now();
     }
 
-    /// Serves everything that is queued.
+    /// Serves everything that is queued, unless the bucket lacks a batch.
     pub(crate) fn settle(&mut self) {
         self.append();
         self.write(usize::MAX);
+        while self.is_landing() && self.has_work() {
+            self.write(usize::MAX);
+        }
     }
 
-    /// Returns the monotonic time at which the journal is old enough for a checkpoint; `None` while it is empty.
-    pub(crate) fn checkpoint_at(&self) -> Option<Duration> {
-        self.workers.writer.checkpoint_at()
+    /// Whether a batch waits for the bucket.
+    pub(crate) const fn is_landing(&self) -> bool {
+        self.landing.is_some()
     }
 
-    /// Returns the time until the journal is old enough for a checkpoint; `None` while it is empty.
-    pub(crate) fn checkpoint_in(&self) -> Option<Duration> {
+    /// Returns the monotonic time of the writer's next turn without new work: the journal is old enough for a
+    /// checkpoint, or the callers of a batch have waited long enough for the bucket. `None` without either.
+    pub(crate) fn due_at(&self) -> Option<Duration> {
+        match &self.landing {
+            Some(landing) => landing.doubted_at,
+            None => self.workers.writer.checkpoint_at(),
+        }
+    }
+
+    /// Returns the time until [`Self::due_at`].
+    pub(crate) fn due_in(&self) -> Option<Duration> {
         let now = (self.workers.writer.monotonic)();
-        self.checkpoint_at().map(|at| at.saturating_sub(now))
+        self.due_at().map(|at| at.saturating_sub(now))
     }
 
     /// Whether a worker has something to do.
     pub(crate) fn has_work(&mut self) -> bool {
         self.handed.extend(self.workers.writer_inbox.try_iter());
         self.bodies.extend(self.workers.appender_inbox.try_iter());
-        !self.handed.is_empty() || !self.bodies.is_empty()
+        let has_jobs = !self.handed.is_empty();
+        let writes = match &mut self.landing {
+            Some(LandingBatch { batch, doubted_at }) => {
+                (doubted_at.is_none() && has_jobs) || self.workers.writer.is_settled(batch, Duration::ZERO)
+            }
+            None => has_jobs,
+        };
+        writes || !self.bodies.is_empty()
     }
 }
 

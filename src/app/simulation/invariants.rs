@@ -52,6 +52,35 @@ pub(super) fn after_start(world: &World, engine: &Engine) {
     quota(world, engine);
 }
 
+/// Judges a store that was restored from the bucket of a synchronous service: it has everything that a client, a mail
+/// server or a receiver has seen.
+pub(super) fn nothing_lost(world: &World, engine: &Engine) {
+    durable_accept(world, engine);
+    let tenants = world.tenants();
+    nothing_unrecorded(world, engine, &tenants);
+    for (number, tenant) in tenants.iter().enumerate() {
+        seen_events(world, number, &events(world, engine, tenant));
+        for record in messages(world, engine, tenant) {
+            bounces(world, &record, &kinds(&engine.timeline(tenant.account, record.id).unwrap_or_default()));
+        }
+    }
+    canceled(world, engine);
+}
+
+/// A message that its tenant knows as canceled is canceled.
+fn canceled(world: &World, engine: &Engine) {
+    let tenants = world.tenants();
+    for submission in &world.submissions() {
+        for id in submission.canceled.keys() {
+            let record = engine.message(tenants[submission.tenant].account, *id).ok().flatten();
+            let status = record.map(|record| record.transfer.state.status());
+            if status != Some(Status::Canceled) {
+                world.find(format!("cancellation: {id} was canceled, and is {status:?}"));
+            }
+        }
+    }
+}
+
 /// Returns the first item that has not ended yet.
 pub(super) fn unsettled(world: &World, engine: &Engine) -> Option<String> {
     let tenants = world.tenants();
@@ -175,28 +204,38 @@ fn timeline(world: &World, engine: &Engine, tenant: &Tenant, record: &MessageRec
         Ok(events) => events,
         Err(error) => return world.find(format!("one ending: the timeline of {} can't be read: {error}", record.id)),
     };
-    let kinds: Vec<String> = events
-        .iter()
-        .filter_map(|event| serde_json::from_slice::<Value>(event).ok()?["type"].as_str().map(str::to_owned))
-        .collect();
+    let kinds = kinds(&events);
     let ends = ["delivered", "bounced", "failed", "suppressed", "canceled"];
     let endings: Vec<&String> = kinds.iter().filter(|kind| ends.contains(&kind.as_str())).collect();
     let status = record.transfer.state.status();
-    let message_id = record.row.message_id_header(record.id);
-    let bounces: Vec<Bounce> =
-        world.state().bounces.iter().filter(|bounce| bounce.message_id == message_id).cloned().collect();
-    if bounces.iter().any(|bounce| bounce.answer == Some(250)) && !kinds.iter().any(|kind| kind == "bounced") {
-        world.find(format!("bounces: a bounce of {} was accepted, and its events are {kinds:?}", record.id));
-    }
-    // A bounce follows a delivery, and is the last word.
+    let bounces = bounces(world, record, &kinds);
+    // A bounce is the last word. It follows a delivery, or the end of a message whose delivery was not recorded.
+    let is_first = |kind: &String| kind == "delivered" || kind == "failed";
     let endings = match &endings[..] {
-        [first, last] if !bounces.is_empty() && *first == "delivered" && *last == "bounced" => &endings[1..],
+        [first, last] if !bounces.is_empty() && is_first(first) && *last == "bounced" => &endings[1..],
         all => all,
     };
     if endings.len() != 1 || endings[0] != status.as_str() || kinds.iter().filter(|kind| *kind == "queued").count() != 1
     {
         world.find(format!("one ending: {} is {status}, with the events {kinds:?}", record.id));
     }
+}
+
+/// Returns the types of events.
+fn kinds(events: &[Vec<u8>]) -> Vec<String> {
+    let kind = |event: &Vec<u8>| serde_json::from_slice::<Value>(event).ok()?["type"].as_str().map(str::to_owned);
+    events.iter().filter_map(kind).collect()
+}
+
+/// An accepted bounce has its event. Returns the bounces of the message.
+fn bounces(world: &World, record: &MessageRecord, kinds: &[String]) -> Vec<Bounce> {
+    let message_id = record.row.message_id_header(record.id);
+    let bounces: Vec<Bounce> =
+        world.state().bounces.iter().filter(|bounce| bounce.message_id == message_id).cloned().collect();
+    if bounces.iter().any(|bounce| bounce.answer == Some(250)) && !kinds.iter().any(|kind| kind == "bounced") {
+        world.find(format!("bounces: a bounce of {} was accepted, and its events are {kinds:?}", record.id));
+    }
+    bounces
 }
 
 /// A server receives a message a second time only if it did not answer the first time, or if the process ended before
@@ -232,16 +271,20 @@ fn has_bounce(world: &World, message_id: &str) -> bool {
     world.state().bounces.iter().any(|bounce| bounce.message_id == message_id)
 }
 
-/// Every event reaches the endpoint, or its delivery failed after seven attempts. No receiver sees an unknown event or
-/// different bytes.
-fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
-    let mut events: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+/// Returns the events of a tenant by their identifiers.
+fn events(world: &World, engine: &Engine, tenant: &Tenant) -> BTreeMap<String, Vec<u8>> {
+    let mut events = BTreeMap::new();
     for record in messages(world, engine, tenant) {
         for event in engine.timeline(tenant.account, record.id).unwrap_or_default() {
             let id = serde_json::from_slice::<Value>(&event).unwrap()["id"].as_str().unwrap_or_default().to_owned();
             events.insert(id, event);
         }
     }
+    events
+}
+
+/// No receiver sees an unknown event or different bytes. Returns the events that receivers acknowledged.
+fn seen_events(world: &World, number: usize, events: &BTreeMap<String, Vec<u8>>) -> BTreeSet<String> {
     let posted: Vec<_> = world.state().posted.iter().filter(|posted| posted.tenant == number).cloned().collect();
     let mut acknowledged = BTreeSet::new();
     for posted in posted {
@@ -256,6 +299,13 @@ fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
             acknowledged.insert(posted.event);
         }
     }
+    acknowledged
+}
+
+/// Every event reaches the endpoint, or its delivery failed after seven attempts.
+fn webhooks(world: &World, engine: &Engine, number: usize, tenant: &Tenant) {
+    let events = events(world, engine, tenant);
+    let acknowledged = seen_events(world, number, &events);
     let mut owed = BTreeSet::new();
     for record in deliveries(world, engine, tenant) {
         let event = record.row.event.to_string();

@@ -145,7 +145,7 @@ async fn finish(
                 has_finished = stopping => has_finished,
                 () = service::serve_workers(world, workers, has_work) => unreachable!("workers never end"),
             };
-            replica::close(&service.engine.store, workers);
+            replica::close(world, &service.engine.store, (workers, has_work), GRACE).await;
             if let Some(replica) = dispatcher.replica {
                 let is_released = replica.stop(GRACE).await;
                 world.note(format!("the log was released: {is_released}"));

@@ -202,12 +202,12 @@ pub(super) async fn serve_workers(world: &World, workers: &Workers, has_work: &N
         }
     };
     loop {
-        let mut checkpoint_at = None;
-        with(&mut |turns| checkpoint_at = turns.checkpoint_in());
+        let mut due_in = None;
+        with(&mut |turns| due_in = turns.due_in());
         tokio::select! {
             biased;
             () = has_work.notified() => {}
-            () = async { tokio::time::sleep(checkpoint_at.unwrap_or_default()).await }, if checkpoint_at.is_some() => {
+            () = async { tokio::time::sleep(due_in.unwrap_or_default()).await }, if due_in.is_some() => {
                 with(&mut |turns| turns.write(0));
                 continue;
             }

@@ -126,7 +126,7 @@ impl Process {
 
     /// Whether the journal has records that are not in the database.
     pub(super) fn journal_is_dirty(&self) -> bool {
-        self.turns.checkpoint_at().is_some()
+        self.turns.due_at().is_some()
     }
 
     /// Whether the process must end, because the state of its disk is unknown.

@@ -33,17 +33,16 @@ use super::timer_cache::{TimerCache, TimerChange};
 use super::timer_counts::TimerCounts;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
-use crate::base::time::Timestamp;
-use crate::machine::service_clock::{DIFFERENCE_MAX, ServiceTime};
+use crate::machine::service_clock::ServiceTime;
+
+use recorded_batch::BatchDurability;
+pub(super) use recorded_batch::RecordedBatch;
 
 /// Maximum number of operations that share a sync. It limits the wait of the first.
 const BATCH_MAX: usize = 512;
 
 /// Time for which operations without a waiting caller are batched.
 const PATIENCE: Duration = Duration::from_millis(5);
-
-/// Time between two checks for new callers while a batch waits for the bucket.
-const REFUSE_EVERY: Duration = Duration::from_millis(50);
 
 fn batch_wait(batch: &[Job]) -> Duration {
     if batch.iter().all(|job| job.urgency == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
@@ -78,14 +77,6 @@ pub(super) struct Writer {
     pub(super) outbox: Option<Arc<Outbox>>,
     /// Operations without a waiting caller that arrived while a batch waited for the bucket.
     pub(super) deferred: Vec<Job>,
-}
-
-/// Way in which a batch became durable.
-enum BatchDurability {
-    /// By a journal record: the database does not have it yet.
-    Recorded,
-    /// By a checkpoint: the database has it.
-    Checkpointed,
 }
 
 /// Effects of a batch beside its rows.
@@ -144,17 +135,44 @@ impl Writer {
     }
 
     /// Commits a batch, with the jobs that `next_job` adds to it, and releases its answers.
-    pub(super) fn serve(&mut self, mut jobs: Vec<Job>, next_job: impl FnMut(&[Job]) -> Next) {
+    pub(super) fn serve(&mut self, jobs: Vec<Job>, mut next_job: impl FnMut(&[Job]) -> Next) {
+        let Some(mut batch) = self.begin(jobs, &mut next_job) else { return };
+        self.wait_for_bucket(&mut batch, &mut next_job);
+        self.finish(batch);
+    }
+
+    /// Applies and records a batch. Returns it, to be finished once it counts; `None` if it failed.
+    pub(super) fn begin(
+        &mut self,
+        mut jobs: Vec<Job>,
+        mut next_job: impl FnMut(&[Job]) -> Next,
+    ) -> Option<RecordedBatch> {
         let health = Arc::clone(&self.health);
-        let committed = match health.failure() {
+        let recorded = match health.failure() {
             Some(_) => Err(StoreError::Closed),
-            None => health.watch("writer", || self.commit(&mut jobs, next_job)),
+            None => health.watch("writer", || self.record(&mut jobs, &mut next_job)),
         };
-        for job in jobs {
-            job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
+        match recorded {
+            Ok(batch) => Some(RecordedBatch { jobs, ..batch }),
+            Err(error) => {
+                jobs.into_iter().for_each(|job| job.release(Err(error.clone())));
+                None
+            }
+        }
+    }
+
+    /// Makes a recorded batch visible, and releases its answers.
+    pub(super) fn finish(&mut self, mut batch: RecordedBatch) {
+        let health = Arc::clone(&self.health);
+        let finished = health.watch("writer", || self.complete(&mut batch));
+        for job in batch.jobs {
+            job.release(finished.clone());
         }
         // Notify last: answered callers should get a processor first.
-        let Ok(effects) = committed else { return };
+        if finished.is_err() {
+            return;
+        }
+        let effects = batch.effects;
         self.timer_cache.notify(effects.timer_change);
         self.notifier.notify(&effects.notified);
         for event in &effects.counted_events {
@@ -176,39 +194,53 @@ impl Writer {
         }));
     }
 
-    /// Commits `jobs`. Those that are not answered yet stay in `jobs`.
-    fn commit(&mut self, jobs: &mut Vec<Job>, mut next_job: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
+    /// Applies and records `jobs`, which stay there.
+    fn record(
+        &mut self,
+        jobs: &mut Vec<Job>,
+        next_job: &mut impl FnMut(&[Job]) -> Next,
+    ) -> Result<RecordedBatch, StoreError> {
         self.health.pass(Point::Commit);
         let committed = Snapshot::new(self.database.begin_read()?, Arc::clone(&self.meters.damage));
         let mut batch = Batch::new(committed);
-        let mut effects = self.apply_all(&mut batch, jobs, &mut next_job)?;
+        let mut effects = self.apply_all(&mut batch, jobs, next_job)?;
         let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
         // The open snapshot would keep a checkpoint from freeing pages.
         drop(committed);
-        if changes.is_empty() {
-            return Ok(effects);
-        }
         effects.changed_keys = changed_keys;
-        changes.put(Table::Meta, meta::LAST_ID.to_vec(), Some(self.last_id.0.to_vec()));
-        let now = (self.time)().now;
-        self.keep_time(now, &mut changes);
-        let sequence = self.number(now, &mut changes);
+        let (mut durability, mut sequence) = (BatchDurability::Unchanged, self.sequence);
         let waiting = self.waiting.changed(waiting);
-        if waiting != self.waiting {
-            changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
-        }
         let began = Instant::now();
-        let durable = self.keep(sequence, &changes, &bodies, &effects, (jobs, &mut next_job))?;
-        self.sequence = sequence;
-        self.waiting = waiting;
-        self.meters.committed(jobs.len(), began.elapsed(), &effects.counted_events, waiting);
+        if !changes.is_empty() {
+            changes.put(Table::Meta, meta::LAST_ID.to_vec(), Some(self.last_id.0.to_vec()));
+            let now = (self.time)().now;
+            self.keep_time(now, &mut changes);
+            sequence = self.number(now, &mut changes);
+            if waiting != self.waiting {
+                changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
+            }
+            durability = self.keep(sequence, &changes, &bodies, &effects)?;
+        }
+        Ok(RecordedBatch { jobs: Vec::new(), sequence, changes, waiting, effects, durability, began })
+    }
+
+    /// Completes a batch that counts. Its answers that are not released yet stay in it.
+    fn complete(&mut self, batch: &mut RecordedBatch) -> Result<(), StoreError> {
+        let RecordedBatch { jobs, sequence, changes, waiting, effects, durability, began } = batch;
+        match durability {
+            BatchDurability::Unchanged => return Ok(()),
+            BatchDurability::Recorded => {}
+            BatchDurability::Checkpoint => self.checkpoint_with(changes, effects.clears_journal)?,
+        }
+        (self.sequence, self.waiting) = (*sequence, *waiting);
+        self.meters.committed(jobs.len(), began.elapsed(), &effects.counted_events, *waiting);
         self.health.pass(Point::Recorded);
-        match durable {
-            BatchDurability::Recorded => self.make_visible(&changes, jobs, &mut effects)?,
-            BatchDurability::Checkpointed => self.publish_effects(&mut effects),
+        match durability {
+            BatchDurability::Recorded => self.make_visible(changes, jobs, effects)?,
+            BatchDurability::Checkpoint | BatchDurability::Unchanged => self.publish_effects(effects),
         }
         self.health.pass(Point::Published);
-        Ok(effects)
+        Ok(())
     }
 
     /// Applies operations as they arrive, so that only the last one is left to apply when the batch closes.
@@ -230,35 +262,14 @@ impl Writer {
         }
     }
 
-    /// Records the service's time while it is behind the last identifier. Otherwise a restart would begin at the time of
-    /// that identifier, and deadlines would pass too early.
-    fn keep_time(&mut self, now: Timestamp, changes: &mut Changes) {
-        let is_behind = self.last_id.timestamp() > now + DIFFERENCE_MAX;
-        if is_behind || self.is_behind {
-            let kept = is_behind.then(|| now.as_millis().to_be_bytes().to_vec());
-            changes.put(Table::Meta, meta::TIME.to_vec(), kept);
-        }
-        self.is_behind = is_behind;
-    }
-
-    /// Gives a batch its sequence number, and records the bucket's confirmations since the last batch.
-    fn number(&self, now: Timestamp, changes: &mut Changes) -> Sequence {
-        let sequence = self.sequence.next(now);
-        changes.put(Table::Meta, meta::SEQUENCE.to_vec(), Some(sequence.encode()));
-        if let Some(position) = self.outbox.as_ref().and_then(|outbox| outbox.take_unrecorded()) {
-            changes.put(Table::Meta, meta::REPLICA.to_vec(), Some(position.encode()));
-        }
-        sequence
-    }
-
-    /// Makes a batch durable and sends its record to the bucket. A synchronous store waits until the bucket has it.
+    /// Records a batch and sends its record to the bucket. A batch without room in the journal becomes durable by the
+    /// checkpoint that finishes it.
     fn keep(
         &mut self,
         sequence: Sequence,
         changes: &Changes,
         bodies: &[InlinedBody],
         effects: &Effects,
-        (jobs, next_job): (&mut Vec<Job>, &mut impl FnMut(&[Job]) -> Next),
     ) -> Result<BatchDurability, StoreError> {
         let free = self.reserve.before_commit();
         self.journal.owe(bodies);
@@ -270,7 +281,6 @@ impl Writer {
             if let Some(outbox) = &self.outbox {
                 outbox.add(sequence, record.payload());
             }
-            self.land(sequence, jobs, next_job);
             return Ok(BatchDurability::Recorded);
         }
         if let Some(outbox) = &self.outbox {
@@ -282,42 +292,21 @@ impl Writer {
                 outbox.release_staged();
             }
         }
-        self.land(sequence, jobs, next_job);
+        Ok(BatchDurability::Checkpoint)
+    }
+
+    /// Writes the changes of a batch without a journal record, and makes a checkpoint.
+    fn checkpoint_with(&mut self, changes: &Changes, clears_journal: bool) -> Result<(), StoreError> {
         let transaction = self.database.begin_write()?;
         changes.write_to(&transaction)?;
         self.checkpoint(transaction)?;
         if let Some(outbox) = &self.outbox {
             outbox.release_staged();
         }
-        if effects.clears_journal {
+        if clears_journal {
             self.journal.clear()?;
         }
-        Ok(BatchDurability::Checkpointed)
-    }
-
-    /// Waits for the bucket if the store is synchronous. Callers that wait longer than the configured timeout are
-    /// answered that their change is in doubt. Snapshots see the change only once the bucket has it. Later callers are
-    /// refused.
-    fn land(&mut self, sequence: Sequence, jobs: &mut Vec<Job>, next_job: &mut impl FnMut(&[Job]) -> Next) {
-        let Some((outbox, rule)) = self.outbox.as_ref().and_then(|outbox| Some((Arc::clone(outbox), outbox.sync()?)))
-        else {
-            return;
-        };
-        let health = Arc::clone(&self.health);
-        let _pause = health.writer.pause();
-        if outbox.has_landed(sequence.number, rule.timeout) {
-            return;
-        }
-        let awaited = |job: &mut Job| job.urgency == Urgency::Awaited;
-        jobs.extract_if(.., awaited).for_each(|job| job.release(Err(StoreError::InDoubt)));
-        while !outbox.has_ended() && !outbox.has_landed(sequence.number, REFUSE_EVERY) {
-            while let Some(job) = next_job(&[]) {
-                match job.urgency {
-                    Urgency::Awaited => job.release(Err(StoreError::Unconfirmed)),
-                    Urgency::Patient => self.deferred.push(job),
-                }
-            }
-        }
+        Ok(())
     }
 
     /// Writes the durable changes into the database, where snapshots see them. If there are few changes and only one
@@ -385,5 +374,8 @@ impl Writer {
     }
 }
 
+mod landing;
+mod numbering;
+mod recorded_batch;
 #[cfg(test)]
 mod tests;

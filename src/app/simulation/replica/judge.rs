@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 
 use super::{ReplicaPlan, ports};
 use crate::app::keeping::restore_replica::apply;
+use crate::app::simulation::invariants;
 use crate::app::simulation::service::{self, Service, Workers};
 use crate::app::simulation::world::{Progress, World};
 use crate::base::secret::MasterKey;
@@ -64,15 +65,16 @@ pub(in crate::app::simulation) fn after_end(world: &Arc<World>) {
     runtime.block_on(async {
         world.clocks.start();
         match restore(world, &world.objects.copy()).await {
-            Ok(restored) => nothing_lost(world, plan, &restored.engine),
+            Ok(restored) if plan.loses_nothing() => invariants::nothing_lost(world, &restored.engine),
+            Ok(restored) => bounded_loss(world, plan, &restored.engine),
             Err(error) => world.find(format!("replica: the bucket can't be restored: {error}")),
         }
         world.clocks.stop();
     });
 }
 
-/// The bucket has every acknowledged message, except, in asynchronous mode, the newest ones.
-fn nothing_lost(world: &World, plan: &ReplicaPlan, engine: &Engine) {
+/// The bucket has every acknowledged message except the newest ones.
+fn bounded_loss(world: &World, plan: &ReplicaPlan, engine: &Engine) {
     let now = world.clocks.elapsed();
     let (tenants, submissions, failed_at) = (world.tenants(), world.submissions(), world.state().bucket_failed_at);
     let served_at = world.state().served_at;
@@ -80,7 +82,7 @@ fn nothing_lost(world: &World, plan: &ReplicaPlan, engine: &Engine) {
         let Progress::Accepted(ids) = &submission.progress else { continue };
         let recovered_at = failed_at.map_or(Duration::ZERO, |at| at + plan.recovery());
         let counts_from = submission.accepted_at.max(served_at).max(recovered_at);
-        let may_be_lost = plan.sync.is_none_or(|rule| !rule.stops) && now <= counts_from + plan.bound();
+        let may_be_lost = now <= counts_from + plan.bound();
         for id in ids {
             match engine.message(tenants[submission.tenant].account, *id) {
                 Ok(Some(_)) => {}

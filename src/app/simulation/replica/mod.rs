@@ -6,6 +6,10 @@ mod plan;
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
 use super::clock::SimulatedClock;
 use super::service::{self, Workers};
@@ -18,7 +22,7 @@ use crate::machine::replica_lease::{LEASE_MAX, LeaseRules};
 use crate::store::Store;
 use crate::store::open::{OpenError, ReplicaStart};
 use crate::store::replica::claim::ClaimCause;
-use crate::store::single_threaded::{DIRECTORY, Machine};
+use crate::store::single_threaded::{DIRECTORY, Machine, Turns};
 
 pub(super) use judge::{after_end, at_the_end, wait_for_base};
 pub(super) use plan::ReplicaPlan;
@@ -55,7 +59,8 @@ pub(super) async fn claim(world: &Arc<World>, workers: &Workers) -> Result<Optio
     }
     if !world.machine.disk().has_store(Path::new(DIRECTORY)) {
         let (store, _) = service::open(world, workers, None)?;
-        close(&store, workers);
+        store.close();
+        settle(workers);
         // The database must be closed before another process of the machine opens it.
         drop(store);
         *workers.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -67,9 +72,25 @@ pub(super) async fn claim(world: &Arc<World>, workers: &Workers) -> Result<Optio
     Ok(Some(Claim(joined)))
 }
 
-/// Closes a store, and serves its workers to their end.
-pub(super) fn close(store: &Store, workers: &Workers) {
+/// Closes a store, and serves its workers to their end. A batch waits for the bucket for at most `grace`.
+pub(super) async fn close(world: &World, store: &Store, (workers, has_work): (&Workers, &Notify), grace: Duration) {
     store.close();
+    let landed = async {
+        while workers.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Turns::is_landing) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = timeout(grace, landed) => {}
+        () = service::serve_workers(world, workers, has_work) => unreachable!("workers never end"),
+    }
+    store.outbox().into_iter().for_each(|outbox| outbox.end_waits());
+    settle(workers);
+}
+
+/// Serves everything that is queued, and makes a checkpoint.
+fn settle(workers: &Workers) {
     if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
         turns.settle();
         turns.checkpoint_now();

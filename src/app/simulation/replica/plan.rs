@@ -9,6 +9,8 @@ use crate::store::single_threaded::Rng;
 
 /// Limit of the backlog in a run whose backlog never reaches it.
 const BACKLOG_BYTES: u64 = 1 << 30;
+/// Makes the draw of the mode differ from other draws.
+const SALT: u64 = 5333;
 
 /// The drawn settings of a replica and its bucket.
 #[derive(Debug)]
@@ -49,6 +51,11 @@ impl ReplicaPlan {
             latency: Duration::from_millis([1, 20, 300][rng.index(3)]),
             outages: Vec::new(),
         };
+        // Drawn apart: this number leaves all stored seeds asynchronous.
+        let mut rng_of_mode = Rng::new(seed ^ SALT);
+        if rng_of_mode.coin() {
+            plan.sync = Some(SyncRule { timeout: Duration::from_secs([1, 10][rng_of_mode.index(2)]), stops });
+        }
         let end = u64::try_from(faults_end.as_millis()).unwrap();
         for _ in 0..rng.index(4) {
             let from = Duration::from_millis(rng.below(end));
@@ -68,6 +75,11 @@ impl ReplicaPlan {
     /// Returns the schedule of bases.
     pub(super) const fn bases(&self) -> BasePolicy {
         BasePolicy { age: self.age, log_bytes: self.log_bytes, retention: self.retention, beside: &[] }
+    }
+
+    /// Whether the bucket has everything that was acknowledged.
+    pub(super) fn loses_nothing(&self) -> bool {
+        self.sync.is_some_and(|rule| rule.stops)
     }
 
     /// Returns the time after which a change must be in the bucket, if no call to it fails: the interval, and the keys

@@ -6,6 +6,17 @@ use std::time::Duration;
 use super::{Outbox, State};
 use crate::store::open::SyncRule;
 
+/// State of a batch that waits for the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Landing {
+    /// It counts.
+    Landed,
+    /// The bucket will confirm nothing more.
+    Ended,
+    /// The bucket has not confirmed it yet.
+    Pending,
+}
+
 impl State {
     /// Whether the bucket has the batch, and no gap precedes it. The base that closes a gap needs the batches in the
     /// gap, so these must not wait for it.
@@ -23,18 +34,21 @@ impl Outbox {
 
     /// Waits until the batch `sequence` counts, for at most `limit`: it can be restored from the bucket, or the store
     /// continues without the bucket. A batch after a gap can't be restored before the next base.
-    pub(in crate::store) fn has_landed(&self, sequence: u64, limit: Duration) -> bool {
+    pub(in crate::store) fn landing(&self, sequence: u64, limit: Duration) -> Landing {
         let has_landed = |state: &State| state.is_degraded || state.is_restorable(sequence);
         let is_pending = |state: &mut State| !state.has_ended && !has_landed(state);
         let waited = self.landed.wait_timeout_while(self.state(), limit, is_pending);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if has_landed(&state) {
             state.is_in_doubt = false;
-            return true;
+            return Landing::Landed;
         }
-        if state.has_ended {
-            return false;
-        }
+        if state.has_ended { Landing::Ended } else { Landing::Pending }
+    }
+
+    /// Records that a batch has waited too long for the bucket. Returns whether the store continues without the bucket.
+    pub(in crate::store) fn continues_without_bucket(&self) -> bool {
+        let mut state = self.state();
         if self.sync.is_some_and(|rule| rule.stops) {
             state.is_in_doubt = true;
             return false;
@@ -48,11 +62,6 @@ impl Outbox {
     pub fn end_waits(&self) {
         self.state().has_ended = true;
         self.landed.notify_all();
-    }
-
-    /// Whether all waits have ended, because the bucket will confirm nothing more.
-    pub(in crate::store) fn has_ended(&self) -> bool {
-        self.state().has_ended
     }
 
     /// Whether a synchronous store continues without the bucket.

@@ -20,6 +20,8 @@ use crate::store::open::{ReplicaStart, SyncRule};
 mod gap;
 mod landing;
 
+pub(in crate::store) use landing::Landing;
+
 /// Size of the records in memory above which stored ones are dropped from it.
 const MEMORY_BYTES: usize = 64 << 20;
 

@@ -1,0 +1,31 @@
+//! Rows about the store itself, which every batch brings up to date.
+
+use super::Writer;
+use crate::base::time::Timestamp;
+use crate::machine::service_clock::DIFFERENCE_MAX;
+use crate::store::changes::Changes;
+use crate::store::replica::Sequence;
+use crate::store::schema::{Table, meta};
+
+impl Writer {
+    /// Records the service's time while it is behind the last identifier. Otherwise a restart would begin at the time of
+    /// that identifier, and deadlines would pass too early.
+    pub(super) fn keep_time(&mut self, now: Timestamp, changes: &mut Changes) {
+        let is_behind = self.last_id.timestamp() > now + DIFFERENCE_MAX;
+        if is_behind || self.is_behind {
+            let kept = is_behind.then(|| now.as_millis().to_be_bytes().to_vec());
+            changes.put(Table::Meta, meta::TIME.to_vec(), kept);
+        }
+        self.is_behind = is_behind;
+    }
+
+    /// Gives a batch its sequence number, and records the bucket's confirmations since the last batch.
+    pub(super) fn number(&self, now: Timestamp, changes: &mut Changes) -> Sequence {
+        let sequence = self.sequence.next(now);
+        changes.put(Table::Meta, meta::SEQUENCE.to_vec(), Some(sequence.encode()));
+        if let Some(position) = self.outbox.as_ref().and_then(|outbox| outbox.take_unrecorded()) {
+            changes.put(Table::Meta, meta::REPLICA.to_vec(), Some(position.encode()));
+        }
+        sequence
+    }
+}

@@ -84,6 +84,11 @@ impl Holds {
         Ok(Self { account, restored, suspension: suspension(snapshot, account)?, pauses: pauses(snapshot, account)? })
     }
 
+    /// Returns whether the message of a timer is on hold.
+    pub(super) fn are_on(&self, timer: &Timer) -> bool {
+        self.suspension.is_some() || self.restored.is_some_and(|restored| restored.holds(timer))
+    }
+
     /// Returns the hold of a suspended account, of a restored store, or of a store that was started with a damaged
     /// journal.
     fn hold(&self, record: &MessageRecord, due: Timestamp) -> Option<Wait> {

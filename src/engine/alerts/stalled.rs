@@ -4,7 +4,8 @@
 //! Retries become rare, and a restart forgets all attempts. So the lack of failures ends no stall: only a success does,
 //! or that no message waits to be sent.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,8 +36,10 @@ pub(super) const WINDOW: Duration = Duration::from_secs(30 * 60);
 const OVERDUE: Duration = Duration::from_secs(15 * 60);
 /// Number of overdue messages that raises an alert.
 const OVERDUE_COUNT: usize = 20;
-/// Maximum timers that one check reads.
-const TIMERS_MAX: usize = 2000;
+/// Maximum number of timers that a search passes in one check, most of them without reading their messages.
+const TIMERS_MAX: usize = 100_000;
+/// Maximum number of messages that a search reads in one check.
+const MESSAGES_MAX: usize = if cfg!(test) { 16 } else { 5_000 };
 
 /// Failed attempts since the last success.
 #[derive(Debug, Default)]
@@ -89,17 +92,61 @@ impl Attempts {
     }
 }
 
+/// The searches for waiting messages.
+#[derive(Debug, Default)]
+pub(super) struct Searches {
+    overdue: Search,
+    to_be_sent: Search,
+}
+
+/// A search through the timers in their order. A check that does not reach the end leaves the rest to the next one.
+#[derive(Debug, Default)]
+struct Search {
+    /// The key at which the next check continues.
+    from: Vec<u8>,
+    /// The messages found by earlier checks of this search.
+    found: Vec<Timer>,
+}
+
+/// Result of a search in one check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchResult {
+    /// So many messages wait.
+    Enough,
+    /// Fewer wait.
+    Fewer,
+    /// The check did not reach the end.
+    Unfinished,
+}
+
 impl Engine {
     /// Checks whether queued mail goes out.
     pub(super) fn queue_finding(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Finding, StoreError> {
-        let finding = Finding::of_service(Condition::QueueStalled, self.stalled(snapshot, now)?);
-        if !finding.found.is_empty() {
+        let raise = |seen: String| {
+            let summary = "Queued mail does not go out";
             self.attempts().note_stall();
-            return Ok(finding);
+            let sighting = Sighting::new(Condition::QueueStalled, Severity::Critical, summary, seen);
+            Ok(Finding::of_service(Condition::QueueStalled, Some(sighting)))
+        };
+        if self.attempts().are_failing(now) {
+            let minutes = WINDOW.as_secs() / 60;
+            return raise(format!("The last {ATTEMPTS} attempts failed, all within {minutes} minutes."));
         }
-        let is_unknown = !self.attempts().have_succeeded()
-            && is_stall_open(snapshot)?
-            && self.are_waiting(snapshot, &after_prefix(&[]), 1, is_to_be_sent)?;
+        let mut searches = self.alerts.stall_searches.lock().unwrap_or_else(PoisonError::into_inner);
+        let Searches { overdue, to_be_sent } = &mut *searches;
+        let to = Timer::first_after(now - OVERDUE);
+        let overdue = self.search(snapshot, overdue, &to, OVERDUE_COUNT, lacks_a_route)?;
+        if overdue == SearchResult::Enough {
+            let minutes = OVERDUE.as_secs() / 60;
+            return raise(format!("At least {OVERDUE_COUNT} messages have been due for {minutes} minutes."));
+        }
+        let mut may_last = || -> Result<bool, StoreError> {
+            let may_last = !self.attempts().have_succeeded() && is_stall_open(snapshot)?;
+            Ok(may_last
+                && self.search(snapshot, to_be_sent, &after_prefix(&[]), 1, is_to_be_sent)? != SearchResult::Fewer)
+        };
+        let is_unknown = overdue == SearchResult::Unfinished || may_last()?;
+        let finding = Finding::of_service(Condition::QueueStalled, None);
         Ok(Finding { unknown: is_unknown.then(String::new).into_iter().collect(), ..finding })
     }
 
@@ -107,58 +154,68 @@ impl Engine {
         self.alerts.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stalled(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Option<Sighting>, StoreError> {
-        let raise = |seen: String| {
-            Some(Sighting::new(Condition::QueueStalled, Severity::Critical, "Queued mail does not go out", seen))
-        };
-        if self.attempts().are_failing(now) {
-            let minutes = WINDOW.as_secs() / 60;
-            return Ok(raise(format!("The last {ATTEMPTS} attempts failed, all within {minutes} minutes.")));
-        }
-        let to = Timer::first_after(now - OVERDUE);
-        let is_overdue = self.are_waiting(snapshot, &to, OVERDUE_COUNT, lacks_a_route)?;
-        let minutes = OVERDUE.as_secs() / 60;
-        let seen = || format!("At least {OVERDUE_COUNT} messages have been due for {minutes} minutes.");
-        Ok(is_overdue.then(seen).and_then(raise))
-    }
-
-    /// Returns whether `count` of the first timers before `to` are of messages that wait for such a reason.
-    fn are_waiting(
+    /// Continues the search for `count` messages with timers before `to` that wait for such a reason. Held messages are
+    /// passed without reading them.
+    fn search(
         &self,
         snapshot: &Snapshot,
+        search: &mut Search,
         to: &[u8],
         count: usize,
         is_meant: fn(WaitReason) -> bool,
-    ) -> Result<bool, StoreError> {
-        let (mut timers, mut looked_at) = (Vec::new(), 0);
-        snapshot.scan_sound(Table::Timers, &[], to, Order::Ascending, &mut |key, _| {
-            timers.extend(Timer::decode(key).filter(|timer| timer.kind == TimerKind::Transfer));
-            looked_at += 1;
-            Ok(if looked_at < TIMERS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        })?;
-        let mut found = 0;
-        for timer in timers {
-            found += usize::from(self.waits_for(snapshot, &timer, is_meant)?);
-            if found == count {
-                return Ok(true);
+    ) -> Result<SearchResult, StoreError> {
+        let Search { from, mut found } = std::mem::take(search);
+        let (mut holds, mut passed, mut read) = (HashMap::new(), 0, 0);
+        let mut is_found = |timer: &Timer, read: &mut usize| -> Result<bool, StoreError> {
+            let holds = match holds.entry(timer.account) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(Holds::read(snapshot, timer.account)?),
+            };
+            if timer.kind != TimerKind::Transfer || holds.are_on(timer) {
+                return Ok(false);
+            }
+            *read += 1;
+            Ok(self.wait_reason(snapshot, timer, holds)?.is_some_and(is_meant))
+        };
+        for timer in std::mem::take(&mut found) {
+            if is_found(&timer, &mut 0)? {
+                found.push(timer);
             }
         }
-        Ok(false)
+        let mut next = None;
+        snapshot.scan_sound(Table::Timers, &from, to, Order::Ascending, &mut |key, _| {
+            if found.len() >= count {
+                return Ok(ControlFlow::Break(()));
+            }
+            if passed >= TIMERS_MAX || read >= MESSAGES_MAX {
+                next = Some(key.to_vec());
+                return Ok(ControlFlow::Break(()));
+            }
+            passed += 1;
+            if let Some(timer) = Timer::decode(key)
+                && is_found(&timer, &mut read)?
+            {
+                found.push(timer);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        match next {
+            _ if found.len() >= count => Ok(SearchResult::Enough),
+            None => Ok(SearchResult::Fewer),
+            Some(from) => {
+                *search = Search { from, found };
+                Ok(SearchResult::Unfinished)
+            }
+        }
     }
 
-    fn waits_for(
-        &self,
-        snapshot: &Snapshot,
-        timer: &Timer,
-        is_meant: fn(WaitReason) -> bool,
-    ) -> Result<bool, StoreError> {
+    fn wait_reason(&self, snapshot: &Snapshot, timer: &Timer, holds: &Holds) -> Result<Option<WaitReason>, StoreError> {
         let id = MessageId(timer.id);
         let key = schema::message(timer.account, id);
         let row = snapshot.sound_row::<MessageRow>(&key)?;
-        let Some((row, transfer)) = row.zip(snapshot.sound_row::<TransferRow>(&key)?) else { return Ok(false) };
+        let Some((row, transfer)) = row.zip(snapshot.sound_row::<TransferRow>(&key)?) else { return Ok(None) };
         let record = MessageRecord { id, row, transfer, next_attempt_at: None, waiting: None };
-        let holds = Holds::read(snapshot, timer.account)?;
-        Ok(self.wait_of(&record, &holds).is_some_and(|wait| is_meant(wait.reason)))
+        Ok(self.wait_of(&record, holds).map(|wait| wait.reason))
     }
 }
 

@@ -291,6 +291,62 @@ async fn a_stall_ends_if_nothing_is_left_to_be_sent() {
 }
 
 #[tokio::test]
+async fn a_stall_lasts_while_messages_behind_many_paused_ones_are_to_be_sent() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    assert!(world.engine.pause_site(world.account, "paused.test".parse().unwrap()).await.is_ok());
+    // More than one check reads.
+    for _ in 0..40 {
+        world.send("a@paused.test").await;
+    }
+    let mut ids = Vec::new();
+    for number in 0..20 {
+        world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
+        ids.push(world.send(&format!("a@r{number}.test")).await);
+    }
+    let checked = async |world: &World| {
+        world.engine.check_alerts().await.unwrap();
+        are_open(world, Condition::QueueStalled)
+    };
+    world.pass(1).await;
+    assert_eq!(checked(&world).await, [true]);
+    let world = world.restarted(vec![mx("direct", &[])]).await;
+    for _ in 0..6 {
+        assert_eq!(checked(&world).await, [true]);
+    }
+    for id in ids {
+        assert!(world.engine.cancel(Behalf::operator(world.account), id).await.is_ok());
+    }
+    let mut checks = 0;
+    while checked(&world).await == [true] {
+        checks += 1;
+        assert!(checks < 5, "only paused messages are left");
+    }
+}
+
+#[tokio::test]
+async fn overdue_messages_behind_many_paused_ones_are_a_stall() {
+    let world = World::alerting(vec![smarthost(&Stream::ALL)], settings()).await;
+    world.net.address("smart.test", &["198.51.100.1"]);
+    world.net.behave("smart.test", auth_refused());
+    assert!(world.engine.pause_site(world.account, "paused.test".parse().unwrap()).await.is_ok());
+    // More than one check reads.
+    for _ in 0..40 {
+        world.send("a@paused.test").await;
+    }
+    for number in 0..22 {
+        world.send(&format!("a@r{number}.test")).await;
+    }
+    world.pass(20 * 60).await;
+    let mut checks = 0;
+    while are_open(&world, Condition::QueueStalled).is_empty() {
+        world.engine.check_alerts().await.unwrap();
+        checks += 1;
+        assert!(checks < 6, "20 messages wait for the relay");
+    }
+    assert!(checks > 1);
+}
+
+#[tokio::test]
 async fn an_alert_of_a_removed_relay_ends_with_the_next_check() {
     let world = refused_login().await;
     world.engine.check_alerts().await.unwrap();

@@ -1,78 +1,152 @@
-//! The syntax of an SPF record (RFC 7208 4.6.1 and 5), and what it says about a host.
+//! The syntax of an SPF record (RFC 7208 4.6.1, 5 and 6).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::network::Network;
 
 /// Whether `text` is an SPF record, valid or not. There may be other TXT records beside it.
 pub fn is_claimed_by(text: &str) -> bool {
     text.trim_start().split([' ', '\t']).next().is_some_and(|version| version.eq_ignore_ascii_case("v=spf1"))
 }
 
+/// A valid record.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SpfRecord<'r> {
+    /// Its terms in order, up to `all`: receivers ignore later ones (RFC 7208 5.1).
+    pub terms: Vec<Term<'r>>,
+    /// Name of the record that decides if no term matches. `None` beside `all` (RFC 7208 6.1).
+    pub redirect: Option<&'r str>,
+}
+
+/// A mechanism with its qualifier.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Term<'r> {
+    /// Whether a matching server passes.
+    pub passes: bool,
+    /// The servers that match.
+    pub mechanism: Mechanism<'r>,
+}
+
+/// The servers that a term matches. A name may contain macros.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Mechanism<'r> {
+    /// `all`: every server.
+    All,
+    /// `include`: those that pass by the record at this name.
+    Include(&'r str),
+    /// `a`: those in the networks around the addresses of a name.
+    Address(Hosts<'r>),
+    /// `mx`: those in the networks around the mail servers of a name.
+    MailServer(Hosts<'r>),
+    /// `ptr`: those with a reverse name below a name.
+    ReverseName,
+    /// `exists`: every server, if this name has an address.
+    Exists(&'r str),
+    /// `ip4` or `ip6`: those in a network.
+    Network(Network),
+}
+
+/// The hosts of a term `a` or `mx`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hosts<'r> {
+    /// The name; the record's own one by default.
+    pub name: Option<&'r str>,
+    v4_prefix: u8,
+    v6_prefix: u8,
+}
+
+impl Hosts<'_> {
+    /// Returns the network around the address of a host.
+    pub fn network(&self, address: IpAddr) -> Network {
+        Network::around(address, if address.is_ipv4() { self.v4_prefix } else { self.v6_prefix })
+    }
+}
+
+impl<'r> SpfRecord<'r> {
+    /// Parses a record.
+    ///
+    /// # Errors
+    /// The first term that is an error, because of which receivers apply no SPF.
+    pub fn parse(record: &'r str) -> Result<Self, &'r str> {
+        let (mut terms, mut redirect, mut explanation) = (Vec::new(), None, None);
+        for term in record.split_ascii_whitespace().skip(1) {
+            let Some((name, value)) = modifier(term) else {
+                terms.push(Term::parse(term).ok_or(term)?);
+                continue;
+            };
+            let earlier = match name.to_ascii_lowercase().as_str() {
+                "redirect" => redirect.replace(value),
+                "exp" => explanation.replace(value),
+                _ => continue,
+            };
+            if value.is_empty() || earlier.is_some() {
+                return Err(term);
+            }
+        }
+        if let Some(all) = terms.iter().position(|term| term.mechanism == Mechanism::All) {
+            terms.truncate(all + 1);
+            redirect = None;
+        }
+        Ok(Self { terms, redirect })
+    }
+
+    /// Returns whether a host passes by the first term `a` or `include` with its name. `None` if there is none.
+    pub fn decision_about(&self, host: &str) -> Option<bool> {
+        let names_host = |term: &&Term<'_>| match &term.mechanism {
+            Mechanism::Include(name) | Mechanism::Address(Hosts { name: Some(name), .. }) => bare(name) == bare(host),
+            Mechanism::Address(_)
+            | Mechanism::All
+            | Mechanism::MailServer(_)
+            | Mechanism::ReverseName
+            | Mechanism::Exists(_)
+            | Mechanism::Network(_) => false,
+        };
+        self.terms.iter().find(names_host).map(|term| term.passes)
+    }
+}
+
 /// Returns the first term that is an error, because of which receivers apply no SPF.
 pub fn faulty_term(record: &str) -> Option<&str> {
-    let mut modifiers = Vec::new();
-    terms(record).find(|term| match modifier(term) {
-        Some((name, value)) => {
-            let name = name.to_ascii_lowercase();
-            let is_known = ["redirect", "exp"].contains(&name.as_str());
-            let is_faulty = is_known && (value.is_empty() || modifiers.contains(&name));
-            modifiers.push(name);
-            is_faulty
-        }
-        None => !is_mechanism(term),
-    })
+    SpfRecord::parse(record).err()
 }
 
-/// A part of a valid record that decides about a host, or leaves the decision to another record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step<'r> {
-    /// A term `a` or `include` names the host. It passes, or it does not.
-    Decided(bool),
-    /// The record at this name decides if the host passes there. `passes` says whether it passes here too.
-    Include {
-        /// The name.
-        name: &'r str,
-        /// The result of a match.
-        passes: bool,
-    },
-    /// The record at this name replaces this one.
-    Redirect(&'r str),
+impl<'r> Term<'r> {
+    fn parse(term: &'r str) -> Option<Self> {
+        let mechanism = term.strip_prefix(['+', '-', '~', '?']);
+        let passes = mechanism.is_none() || term.starts_with('+');
+        Some(Self { passes, mechanism: Mechanism::parse(mechanism.unwrap_or(term))? })
+    }
 }
 
-/// Returns the parts of a record that concern `host`, in order: only the term that names the host, if there is one.
-/// Terms after `all` have no effect, nor does a redirection beside it (RFC 7208 5.1, 6.1). An invalid record has none.
-pub fn steps<'r>(record: &'r str, host: &str) -> Vec<Step<'r>> {
-    let mut steps = Vec::new();
-    if faulty_term(record).is_some() {
-        return steps;
-    }
-    let host = bare(host);
-    for term in terms(record).filter(|term| modifier(term).is_none()) {
-        let (qualifier, mechanism) = qualified(term);
-        let (name, target) = split(mechanism);
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        if is("all") {
-            return steps;
-        }
-        let Some(target) = target.strip_prefix(':') else { continue };
-        let named = target.split('/').next().unwrap_or_default();
-        if (is("a") || is("include")) && bare(named) == host {
-            return vec![Step::Decided(qualifier == '+')];
-        }
-        if is("include") {
-            steps.push(Step::Include { name: target, passes: qualifier == '+' });
+impl<'r> Mechanism<'r> {
+    fn parse(text: &'r str) -> Option<Self> {
+        let (name, target) = text.split_at(text.find([':', '/']).unwrap_or(text.len()));
+        let value = target.strip_prefix(':');
+        let domain = value.filter(|domain| !domain.is_empty());
+        match name.to_ascii_lowercase().as_str() {
+            "all" => target.is_empty().then_some(Self::All),
+            "include" => domain.map(Self::Include),
+            "exists" => domain.map(Self::Exists),
+            "ptr" => (target.is_empty() || domain.is_some()).then_some(Self::ReverseName),
+            "a" => hosts(target).map(Self::Address),
+            "mx" => hosts(target).map(Self::MailServer),
+            "ip4" => network(value?, 32, |text| text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)).map(Self::Network),
+            "ip6" => network(value?, 128, |text| text.parse::<Ipv6Addr>().ok().map(IpAddr::V6)).map(Self::Network),
+            _ => None,
         }
     }
-    let redirection = terms(record).filter_map(modifier).find(|(name, _)| name.eq_ignore_ascii_case("redirect"));
-    steps.extend(redirection.map(|(_, name)| Step::Redirect(name)));
-    steps
+
+    /// Returns whether it counts as a DNS lookup (RFC 7208 4.6.4).
+    pub const fn needs_lookup(&self) -> bool {
+        match self {
+            Self::All | Self::Network(_) => false,
+            Self::Include(_) | Self::Address(_) | Self::MailServer(_) | Self::ReverseName | Self::Exists(_) => true,
+        }
+    }
 }
 
 fn bare(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
-}
-
-fn terms(record: &str) -> impl Iterator<Item = &str> {
-    record.split_ascii_whitespace().skip(1)
 }
 
 /// Splits a modifier, which is a name with `=`.
@@ -82,57 +156,36 @@ fn modifier(term: &str) -> Option<(&str, &str)> {
     (name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_part)).then_some((name, value))
 }
 
-fn qualified(term: &str) -> (char, &str) {
-    match term.strip_prefix(['+', '-', '~', '?']) {
-        Some(mechanism) => (term.chars().next().unwrap_or('+'), mechanism),
-        None => ('+', term),
-    }
-}
-
-/// Splits a mechanism after its name.
-fn split(mechanism: &str) -> (&str, &str) {
-    mechanism.split_at(mechanism.find([':', '/']).unwrap_or(mechanism.len()))
-}
-
-fn is_mechanism(term: &str) -> bool {
-    let (name, target) = split(qualified(term).1);
-    let value = target.strip_prefix(':');
-    match name.to_ascii_lowercase().as_str() {
-        "all" => target.is_empty(),
-        "include" | "exists" => value.is_some_and(|domain| !domain.is_empty()),
-        "ptr" => target.is_empty() || value.is_some_and(|domain| !domain.is_empty()),
-        "a" | "mx" => has_lengths(value.unwrap_or(target), value.is_some()),
-        "ip4" => value.is_some_and(|network| is_network(network, 32, |text| text.parse::<Ipv4Addr>().is_ok())),
-        "ip6" => value.is_some_and(|network| is_network(network, 128, |text| text.parse::<Ipv6Addr>().is_ok())),
-        _ => false,
-    }
-}
-
-/// Whether the prefix lengths after a name, such as `/24//64`, are valid. A macro may contain a slash.
-fn has_lengths(target: &str, needs_name: bool) -> bool {
+/// Parses the target of `a` or `mx`: a name after a colon, and prefix lengths such as `/24//64`, all optional. A macro
+/// may contain a slash.
+fn hosts(target: &str) -> Option<Hosts<'_>> {
     let after_macro = target.rfind('}').map_or(0, |end| end + 1);
-    let (name, lengths) = target.split_at(target[after_macro..].find('/').map_or(target.len(), |at| after_macro + at));
-    if needs_name && name.is_empty() {
-        return false;
-    }
+    let lengths = target[after_macro..].find('/').map_or(target.len(), |slash| after_macro + slash);
+    let (name, lengths) = target.split_at(lengths);
+    let name = match name.strip_prefix(':') {
+        Some("") => return None,
+        name => name,
+    };
     let (v4, v6) = match lengths.split_once("//") {
         Some((v4, v6)) => (v4, Some(v6)),
         None => (lengths, None),
     };
-    (v4.is_empty() || v4.strip_prefix('/').is_some_and(|length| is_length(length, 32)))
-        && v6.is_none_or(|length| is_length(length, 128))
+    let v4_prefix = if v4.is_empty() { 32 } else { prefix(v4.strip_prefix('/')?, 32)? };
+    Some(Hosts { name, v4_prefix, v6_prefix: v6.map_or(Some(128), |v6| prefix(v6, 128))? })
 }
 
-fn is_network(network: &str, longest: u8, is_address: impl Fn(&str) -> bool) -> bool {
-    match network.split_once('/') {
-        Some((address, length)) => is_address(address) && is_length(length, longest),
-        None => is_address(network),
-    }
+fn network(text: &str, longest: u8, parse: impl Fn(&str) -> Option<IpAddr>) -> Option<Network> {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, prefix(length, longest)?),
+        None => (text, longest),
+    };
+    Some(Network::around(parse(address)?, length))
 }
 
-fn is_length(text: &str, longest: u8) -> bool {
+/// Parses a prefix length, which has no leading zero.
+fn prefix(text: &str, longest: u8) -> Option<u8> {
     let is_plain = text == "0" || !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_plain && text.parse::<u8>().is_ok_and(|length| length <= longest)
+    text.parse().ok().filter(|length| is_plain && *length <= longest)
 }
 
 #[cfg(test)]
@@ -183,33 +236,39 @@ mod tests {
     }
 
     #[test]
-    fn other_records_decide_before_all_or_the_end() {
-        let of = |record| steps(record, "mail.example.com");
-        let include = |name, passes| Step::Include { name, passes };
-        let redirect = Step::Redirect("c.example");
-        assert_eq!(of("v=spf1 include:a.example mx redirect=c.example"), [include("a.example", true), redirect]);
-        assert_eq!(of("v=spf1 redirect=c.example ?include:a.example"), [include("a.example", false), redirect]);
-        assert_eq!(of("v=spf1 redirect=c.example a:mail.example.com"), [Step::Decided(true)]);
-        assert_eq!(of("v=spf1 redirect=c.example -all"), []);
-        assert_eq!(of("v=spf1 foo:bar redirect=c.example"), []);
+    fn terms_after_all_and_a_redirection_beside_it_have_no_effect() {
+        let record = SpfRecord::parse("v=spf1 redirect=c.example ?include:a.example mx -all a").unwrap();
+        assert_eq!(record.redirect, None);
+        let passes = record.terms.iter().map(|term| term.passes).collect::<Vec<_>>();
+        assert_eq!(passes, [false, true, false]);
+        assert_eq!(SpfRecord::parse("v=spf1 mx redirect=c.example").unwrap().redirect, Some("c.example"));
     }
 
     #[test]
-    fn a_host_passes_by_a_term_before_all() {
+    fn prefix_lengths_apply_to_their_family() {
+        let record = SpfRecord::parse("v=spf1 a:x.example/24//64 mx ip4:192.0.2.9/25 ip6:2001:db8::1").unwrap();
+        let [a, mx, ip4, ip6] = &*record.terms else { panic!("{record:?}") };
+        let (Mechanism::Address(a), Mechanism::MailServer(mx)) = (&a.mechanism, &mx.mechanism) else { panic!() };
+        assert_eq!((a.name, mx.name), (Some("x.example"), None));
+        let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
+        assert_eq!([a.network(v4), a.network(v6)], ["192.0.2.0/24", "2001:db8::/64"].map(|text| text.parse().unwrap()));
+        assert_eq!([mx.network(v4), mx.network(v6)], [Network::around(v4, 32), Network::around(v6, 128)]);
+        assert_eq!(ip4.mechanism, Mechanism::Network("192.0.2.0/25".parse().unwrap()));
+        assert_eq!(ip6.mechanism, Mechanism::Network(Network::around(v6, 128)));
+    }
+
+    #[test]
+    fn a_host_passes_by_the_first_term_with_its_name_before_all() {
         for (record, passes) in [
-            ("v=spf1 mx a:Mail.Example.com. -all", true),
-            ("v=spf1 +include:mail.example.com ~all", true),
-            ("v=spf1 a:mail.example.com/32", true),
-            ("v=spf1 -a:mail.example.com -all", false),
-            ("v=spf1 ?a:mail.example.com a:mail.example.com -all", false),
-            ("v=spf1 -all a:mail.example.com", false),
-            ("v=spf1 foo:bar a:mail.example.com -all", false),
-            ("v=spf1 a:mail.example.com/99 -all", false),
-            ("v=spf1 a:mail.example.com include: -all", false),
-            ("v=spf1 a -all", false),
+            ("v=spf1 mx a:Mail.Example.com. -all", Some(true)),
+            ("v=spf1 +include:mail.example.com ~all", Some(true)),
+            ("v=spf1 a:mail.example.com/32", Some(true)),
+            ("v=spf1 -a:mail.example.com -all", Some(false)),
+            ("v=spf1 ?a:mail.example.com a:mail.example.com -all", Some(false)),
+            ("v=spf1 -all a:mail.example.com", None),
+            ("v=spf1 a -all", None),
         ] {
-            let is_passed = steps(record, "mail.example.com") == [Step::Decided(true)];
-            assert_eq!(is_passed, passes, "{record}");
+            assert_eq!(SpfRecord::parse(record).unwrap().decision_about("mail.example.com"), passes, "{record}");
         }
     }
 }

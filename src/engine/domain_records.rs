@@ -2,25 +2,21 @@
 
 use super::domains::{ExpectedRecord, RecordType};
 use super::ports::{LookupFailure, Resolve};
-use super::spf;
 use crate::domain::dmarc_record::DmarcRecord;
 use crate::domain::sending_domain::{DkimAlgorithm, RecordPurpose, RecordStatus};
 use crate::domain::spf_record;
 use crate::mail::dkim_verify::PublishedKey;
 use crate::store::row::domain::Finding;
 
-/// Looks up a record without the cache, and evaluates the result. `host` is this server's name.
-pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &str) -> Finding {
+/// Looks up a record without the cache, and evaluates the result. An SPF record is a mismatch until its terms are
+/// evaluated.
+pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord) -> Finding {
     let answer = match record.kind {
         RecordType::Txt => resolver.txt_now(&record.name).await,
         RecordType::Cname => resolver.cname_now(&record.name).await.map(|target| vec![target]),
     };
     let (status, found) = match answer {
-        Ok(found) => match spf::passes(resolver, &record, &found, host).await {
-            Ok(passes_spf) => judge(&record, found, passes_spf),
-            // The domain's own record was found; one that it names was not.
-            Err(spf::Unknown) => (RecordStatus::Unchecked, judge(&record, found, false).1),
-        },
+        Ok(found) => judge(&record, found),
         Err(LookupFailure::Absent) => (RecordStatus::Missing, Vec::new()),
         Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => (RecordStatus::Unchecked, Vec::new()),
     };
@@ -28,8 +24,8 @@ pub(super) async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &
 }
 
 /// Evaluates the values at a record's name. Selects those that concern the record, because a name may have unrelated
-/// TXT records. `passes_spf` says whether SPF lets this server pass.
-fn judge(record: &ExpectedRecord, mut found: Vec<String>, passes_spf: bool) -> (RecordStatus, Vec<String>) {
+/// TXT records.
+fn judge(record: &ExpectedRecord, mut found: Vec<String>) -> (RecordStatus, Vec<String>) {
     let is_ok: Box<dyn Fn(&String) -> bool> = match record.purpose {
         RecordPurpose::Dkim => {
             // Receivers choose any of several records (RFC 6376 3.6.2.2).
@@ -39,7 +35,7 @@ fn judge(record: &ExpectedRecord, mut found: Vec<String>, passes_spf: bool) -> (
         RecordPurpose::ReturnPath => Box::new(|target| same_host(target, &record.value)),
         RecordPurpose::Spf => {
             found.retain(|text| spf_record::is_claimed_by(text));
-            Box::new(move |_| passes_spf)
+            Box::new(|_| false)
         }
         RecordPurpose::Dmarc => {
             found.retain(|text| DmarcRecord::is_claimed_by(text));
@@ -66,12 +62,6 @@ fn has_key_of(record: &str, wanted: &str) -> bool {
     })
 }
 
-pub(super) fn begins_with_word(text: &str, word: &str) -> bool {
-    let text = text.trim_start();
-    let Some((head, rest)) = text.split_at_checked(word.len()) else { return false };
-    head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
-}
-
 fn same_host(found: &str, wanted: &str) -> bool {
     let bare = |name: &str| name.trim().trim_end_matches('.').to_ascii_lowercase();
     bare(found) == bare(wanted)
@@ -87,7 +77,7 @@ mod tests {
 
     fn status(purpose: RecordPurpose, value: &str, found: &[&str]) -> RecordStatus {
         let found = found.iter().map(|text| (*text).to_owned()).collect();
-        judge(&expected(purpose, value), found, false).0
+        judge(&expected(purpose, value), found).0
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::dns_facts;
 use super::domain_records::find;
 use super::listing::{self, Page, PageRequest};
 use super::settings::Settings;
+use super::spf;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::dmarc_walk::{self, Discovery};
 use crate::domain::hostname::DomainName;
@@ -244,11 +245,16 @@ impl Engine {
         if row.next_check_at.is_none() {
             return (self.look_for_records(row).await, DnsFacts::default());
         }
-        let (findings, mut facts) =
+        let (mut findings, mut facts) =
             tokio::join!(self.look_for_records(row), dns_facts::look(&*self.resolver, &row.name));
-        let spf = findings.iter().find(|finding| finding.purpose == RecordPurpose::Spf);
-        if let Some([record]) = spf.map(|finding| &*finding.found) {
-            facts.spf_lookups = dns_facts::spf_lookups(&*self.resolver, record).await;
+        let spf = findings.iter_mut().find(|finding| finding.purpose == RecordPurpose::Spf);
+        // Receivers ignore several records (RFC 7208 4.5).
+        if let Some(Finding { status, found, .. }) = spf
+            && let [record] = &**found
+        {
+            let Settings { hostname, direct_relays, .. } = &self.settings;
+            let evaluated = spf::evaluate(&*self.resolver, (row.name.as_str(), record), hostname, direct_relays).await;
+            (*status, facts.spf_lookups) = (evaluated.status, evaluated.lookups);
         }
         (findings, facts)
     }
@@ -258,8 +264,8 @@ impl Engine {
         expected.retain(|record| row.next_check_at.is_some() || record.purpose == RecordPurpose::Dkim);
         let mut looks = JoinSet::new();
         for (place, record) in expected.into_iter().enumerate() {
-            let (resolver, host) = (Arc::clone(&self.resolver), self.settings.hostname.clone());
-            looks.spawn(async move { (place, find(&*resolver, record, &host).await) });
+            let resolver = Arc::clone(&self.resolver);
+            looks.spawn(async move { (place, find(&*resolver, record).await) });
         }
         let mut found = BTreeMap::new();
         while let Some(look) = looks.join_next().await {
@@ -283,7 +289,7 @@ impl Engine {
             }
             let (purpose, kind) = (RecordPurpose::Dmarc, RecordType::Txt);
             let record = ExpectedRecord { purpose, kind, name, value: String::new(), required: false };
-            findings.push(find(&*self.resolver, record, &self.settings.hostname).await);
+            findings.push(find(&*self.resolver, record).await);
         }
     }
 }

@@ -63,15 +63,33 @@ impl ReverseDns {
     }
 }
 
+impl DirectRelay {
+    /// Returns its source addresses as receivers see them. `None` if a lookup failed.
+    async fn addresses(&self, resolver: &dyn Resolve) -> Option<Vec<IpAddr>> {
+        if !self.sources.is_empty() {
+            return Some(self.sources.clone());
+        }
+        match tokio::time::timeout(PATIENCE, resolver.host_addresses_now(&self.ehlo)).await.ok()? {
+            Ok(addresses) => Some(addresses),
+            Err(LookupFailure::Absent) => Some(Vec::new()),
+            Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => None,
+        }
+    }
+}
+
+/// Returns the source addresses of all relays as receivers see them. `None` if a lookup failed.
+pub(super) async fn source_addresses(resolver: &dyn Resolve, relays: &[DirectRelay]) -> Option<Vec<IpAddr>> {
+    let mut sources = Vec::new();
+    for relay in relays {
+        sources.extend(relay.addresses(resolver).await?);
+    }
+    Some(sources)
+}
+
 async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<SourceFacts> {
     let mut found: Vec<SourceFacts> = Vec::new();
-    for DirectRelay { ehlo, sources } in relays {
-        let mut addresses = sources.clone();
-        if addresses.is_empty() {
-            let of_name = tokio::time::timeout(PATIENCE, resolver.host_addresses_now(ehlo)).await;
-            addresses = of_name.ok().and_then(Result::ok).unwrap_or_default();
-        }
-        for address in addresses {
+    for relay @ DirectRelay { ehlo, .. } in relays {
+        for address in relay.addresses(&**resolver).await.unwrap_or_default() {
             if found.iter().any(|source| source.address == address && source.ehlo == *ehlo) {
                 continue;
             }

@@ -166,6 +166,21 @@ def test_msmtp_submits(dev, authority, workdir):
     assert done.returncode == 0 and "Ok: queued as msg_" in done.stdout + done.stderr, done
 
 
+def test_a_key_that_is_revoked_after_mail_sends_nothing(dev, authority):
+    door = Door(dev, authority)
+    sessions = [door.logged_in() for _ in range(2)]
+    for session in sessions:
+        session.ehlo("me.test")
+        assert session.mail("wordpress@localhost")[0] == 250
+    assert sessions[1].rcpt("someone@example.org")[0] == 250
+    key = door.server.api.get("/v1/me")["key"]["id"]
+    assert door.server.api.request("DELETE", f"/v1/keys/{key}").status == 204
+    code, answer = sessions[0].rcpt("someone@example.org")
+    assert (code, answer[:5]) == (530, b"5.7.0")
+    code, answer = sessions[1].data(message().as_bytes())
+    assert (code, answer[:5]) == (530, b"5.7.0")
+
+
 def test_a_disconnect_after_the_final_dot_cancels_nothing(dev, authority):
     door = Door(dev, authority)
     session = door.logged_in()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::copies::{Chunk, Copies, SharedMessage};
-use super::recipient::{COPIES_BYTES_MAX, Transaction, check_suspension};
+use super::recipient::{COPIES_BYTES_MAX, Transaction, check_key};
 use super::{SmtpClient, failed, reply};
 use crate::domain::submission::SubmissionLimits;
 use crate::engine::submit::{BegunKey, KeyMark, TRIES};
@@ -76,7 +76,7 @@ impl Submitting {
 
     /// Accepts the message for all recipients or for none. Returns the identifiers in the order of the recipients.
     pub(super) async fn accept(self, message: Vec<u8>) -> Result<Vec<String>, Failure> {
-        check_suspension(&self.engine, &self.caller)?;
+        check_key(&self.engine, &self.caller)?;
         if !self.engine.may_accept().await {
             return Err(Answer::replica_unavailable().into());
         }

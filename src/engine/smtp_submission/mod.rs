@@ -179,7 +179,7 @@ impl SmtpSession {
         let owner = owner.filter(|caller| matches!(self.judge(caller), LoginOutcome::Good { .. }));
         let Some(caller) = owner else {
             self.login = None;
-            return Err(Answer::new(530, "5.7.0", "The API key was revoked or has expired: log in with another one"));
+            return Err(Answer::key_has_ended());
         };
         self.login = Some(Login { hash: login.hash, caller: caller.clone() });
         self.engine.stamp_key(&caller);

@@ -56,7 +56,7 @@ impl SmtpSession {
             .parse()
             .map_err(|error| Answer::new(553, "5.1.3", format!("The recipient <{path}> is not valid: it {error}")))?;
         let (engine, caller) = (&self.engine, &login.caller);
-        check_suspension(engine, caller)?;
+        check_key(engine, caller)?;
         let match_key = address.match_key();
         if !transaction.match_keys.contains(&match_key) {
             let copies = transaction.recipients.len() + 1;
@@ -85,8 +85,18 @@ fn check_size(sender: &SmtpSender, copies: usize) -> Result<(), Answer> {
     Ok(())
 }
 
+/// Refuses mail with a key that was revoked or has expired since MAIL, and mail of a suspended account.
+pub(super) fn check_key(engine: &super::Engine, caller: &Caller) -> Result<(), Answer> {
+    if let Some(key) = &caller.key {
+        let owner = engine.key_owner(&key.hash).map_err(|error| failed(&error))?;
+        let key = owner.and_then(|owner| owner.key).filter(|key| key.is_live(engine.clock.now()));
+        key.ok_or_else(Answer::key_has_ended)?;
+    }
+    check_suspension(engine, caller)
+}
+
 /// Refuses mail of a suspended account.
-pub(super) fn check_suspension(engine: &super::Engine, caller: &Caller) -> Result<(), Answer> {
+fn check_suspension(engine: &super::Engine, caller: &Caller) -> Result<(), Answer> {
     match engine.suspension_of(caller).map_err(|error| failed(&error))? {
         Some(suspension) => {
             let reason = suspension.reason.as_str();

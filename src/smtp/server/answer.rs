@@ -29,6 +29,11 @@ impl Answer {
         Self::new(451, "4.3.2", "The service can't reach the bucket of its replica; try again later")
     }
 
+    /// Returns the answer to mail with an API key that was revoked or has expired since its login.
+    pub fn key_has_ended() -> Self {
+        Self::new(530, "5.7.0", "The API key was revoked or has expired: log in with another one")
+    }
+
     /// Returns the answer to a message whose copies for all recipients are too large together.
     pub fn copies_too_large() -> Self {
         let text = "The message is too large for so many recipients: the limit is 200 MiB for all copies together";

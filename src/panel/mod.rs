@@ -46,7 +46,7 @@ use hyper::Method;
 
 use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
-use page_guard::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Private, Secret};
+use page_guard::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, OwnStored, Private, Secret};
 use pages::{
     account, accounts, alerts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events,
     explain, key, keys, login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes,
@@ -127,8 +127,8 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/accounts/{id}/resume", "panel.account.resume", Operate, account::resume),
         page!(POST, "/accounts/{id}/view", "panel.account.view", Operate, account::begin_view),
         page!(GET, "/messages", "panel.messages", Look, messages::list),
-        page!(POST, "/messages", "panel.messages.save", Own, saved_searches::save),
-        page!(POST, "/messages/remove-search", "panel.messages.remove_search", Own, saved_searches::remove),
+        page!(POST, "/messages", "panel.messages.save", OwnStored, saved_searches::save),
+        page!(POST, "/messages/remove-search", "panel.messages.remove_search", OwnStored, saved_searches::remove),
         page!(GET, "/messages/export", "panel.messages.export", Private, messages::export),
         page!(GET, "/messages/{id}", "panel.message", Look, message::show),
         page!(GET, "/messages/{id}/preview", "panel.message.preview", Private, message::preview),

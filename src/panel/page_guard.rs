@@ -45,6 +45,8 @@ pub(super) enum Need {
     Operate,
     /// A session, for changes of the visitor's own user.
     Own,
+    /// The same for what the account stores for the visitor: a suspended account changes nothing.
+    OwnStored,
     /// A session and a recently confirmed password, for changes of the visitor's sign-in.
     OwnSecret,
     /// A role that handles mail.
@@ -237,7 +239,7 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), P
     allowed(&visitor, need, &call.method, now)?;
     let account = api.engine.account(visitor.sees(now))?.ok_or(ApiError::Internal)?;
     if is_unsafe(call)
-        && matches!(need, Need::Handle | Need::Change | Need::Secret)
+        && matches!(need, Need::OwnStored | Need::Handle | Need::Change | Need::Secret)
         && let Some(suspension) = api.engine.suspension(account.id)?
     {
         return Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned()).into());
@@ -263,7 +265,9 @@ fn allowed(visitor: &Visitor, need: Need, method: &Method, now: Timestamp) -> Re
         _ if is_viewing => Err(PageError::ReadOnlyView),
         Need::Change | Need::Secret if !role.may_change() => Err(PageError::RoleForbids(role)),
         Need::Handle if !role.may_handle_mail() => Err(PageError::RoleForbids(role)),
-        Need::Private | Need::Own | Need::OwnSecret | Need::Handle | Need::Change | Need::Secret => Ok(()),
+        Need::Private | Need::Own | Need::OwnStored | Need::OwnSecret | Need::Handle | Need::Change | Need::Secret => {
+            Ok(())
+        }
     }
 }
 

@@ -3,16 +3,17 @@
 use hyper::header::{RETRY_AFTER, SET_COOKIE};
 
 use super::login::LoginRefusal;
-use super::settings::{change_own_user, with_password_fault};
+use super::settings::with_password_fault;
 use crate::domain::session::SessionKey;
 use crate::domain::user::NewPassword;
-use crate::engine::users::UserChange;
+use crate::engine::users::{UserChange, UserRefusal};
 use crate::http::answer::Answer;
 use crate::panel::cookie;
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
+use crate::store::error::OpError;
 use crate::store::op::session::Which;
 
 /// `POST /settings/password`: changes the password. The current one is always required.
@@ -30,8 +31,21 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
             None => answer,
         });
     }
-    let change = UserChange { password: Some(new), keep: Some(visit.visitor.key), ..UserChange::default() };
-    change_own_user(&visit, change).await?;
+    let change = UserChange {
+        password: Some(new),
+        instead_of: Some(visit.user().password_hash.clone()),
+        keep: Some(visit.visitor.key),
+        ..UserChange::default()
+    };
+    if let Err(refused) = visit.api.engine.change_user(visit.on(), visit.user().id, change).await {
+        let refused = match refused {
+            OpError::Refused(UserRefusal::NotFound) => {
+                "The password was changed at the same time. Enter the new one as the current password."
+            }
+            refused => return Err(super::users::refused(refused)),
+        };
+        return with_password_fault(&visit, refused.to_owned());
+    }
     known_again(&visit, html::redirect("/settings?done=password")).await
 }
 

@@ -22,7 +22,7 @@ use crate::store::op::saved_search::SaveRefusal;
 pub(super) struct SavedSearches {
     /// Links to the searches.
     pub(super) links: Vec<Choice>,
-    /// Name of the saved search on display, which can be removed.
+    /// Name of the saved search on display, if it can be removed.
     pub(super) here: Option<String>,
     /// Whether the search on display can be saved.
     pub(super) may_save: bool,
@@ -42,6 +42,9 @@ impl SavedSearches {
         let saved = visit.api.engine.saved_searches(visit.own_account_id(), visit.user().id)?;
         let links: Vec<_> = saved.iter().map(|saved| link(saved, search)).collect();
         let here = links.iter().find(|link| link.is_here).map(|link| link.words.clone());
+        if visit.api.engine.suspension(visit.own_account_id())?.is_some() {
+            return Ok(Self { links, here: None, may_save: false, name, faults });
+        }
         let may_save = here.is_none() && !search.is_empty() && search.faults.is_empty();
         Ok(Self { links, here, may_save, name, faults })
     }

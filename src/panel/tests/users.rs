@@ -162,6 +162,10 @@ async fn users_of_a_suspended_account_change_only_their_own_user() {
     let refused = browser.post("/settings", &[("content_retention_days", "7")]).await;
     assert_eq!(refused.status, 403);
     assert!(refused.shows("The account is suspended") && refused.shows("unpaid invoices"));
+    let search = [("q", "status:failed"), ("name", "Failed")];
+    assert_eq!(browser.post("/messages", &search).await.status, 403);
+    assert_eq!(browser.post("/messages/remove-search", &[("name", "Failed")]).await.status, 403);
+    assert!(!browser.get("/messages?q=status%3Afailed").await.shows("save-name"));
     let message = world.send(serde_json::json!({})).await;
     let page = browser.get(&format!("/messages/{message}")).await;
     for shown in ["Cancel message", "Retry now", "Next attempt"] {

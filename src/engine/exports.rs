@@ -74,6 +74,9 @@ pub struct Export {
     _slot: WorkSlot,
 }
 
+/// A slot of a running export, released when dropped.
+pub struct ExportSlot(#[expect(dead_code, reason = "held until the export ends")] WorkSlot);
+
 /// Reason why a part was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -91,6 +94,11 @@ impl Engine {
         let slot = self.exports.slots.take(account)?;
         let (engine, from) = (Arc::clone(self), Some(Ulid::default()));
         Some(Export { engine, account, filter, from, left: ROWS_MAX, _slot: slot })
+    }
+
+    /// Takes a slot for an export of suppressions; `None` if too many exports are running.
+    pub fn export_slot(&self, account: AccountId) -> Option<ExportSlot> {
+        self.exports.slots.take(account).map(ExportSlot)
     }
 
     /// Returns the part of an export from `from` on, and the start of the next part.

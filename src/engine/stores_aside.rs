@@ -16,7 +16,8 @@ impl Engine {
             let (store, now) = (Arc::clone(&self.store), self.clock.now());
             let destroyed = self.settings.executor.run(move || store.destroy_aside(now)).await;
             if let Ok(Err(error)) = destroyed {
-                tracing::warn!(%error, "could not destroy expired content of a store set aside; trying again in an hour");
+                let what = "expired content of a store that was set aside";
+                tracing::warn!(%error, "could not destroy {what}; trying again in an hour");
             }
             self.clock.sleep_until(now + EVERY).await;
         }

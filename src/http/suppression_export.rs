@@ -12,6 +12,7 @@ use super::handlers::suppression_list;
 use super::parts_body::{PartSource, PartsBody};
 use crate::base::id::AccountId;
 use crate::engine::Engine;
+use crate::engine::exports::ExportSlot;
 use crate::engine::suppressions::SuppressionsAfter;
 use crate::store::error::StoreError;
 
@@ -28,6 +29,7 @@ pub(crate) struct SuppressionExport {
     still_may: ListAccess,
     /// Position after which the list continues; `None` after its last part.
     after: Option<SuppressionsAfter>,
+    _slot: ExportSlot,
 }
 
 impl SuppressionExport {
@@ -37,11 +39,11 @@ impl SuppressionExport {
     /// Store errors.
     pub(crate) async fn begin(
         engine: Arc<Engine>,
-        account: AccountId,
+        (account, slot): (AccountId, ExportSlot),
         still_may: impl Fn() -> bool + Send + 'static,
     ) -> Result<PartsBody<Self>, StoreError> {
-        let still_may = Box::new(still_may);
-        let mut export = Self { engine, account, still_may, after: Some(SuppressionsAfter::default()) };
+        let (still_may, after) = (Box::new(still_may), Some(SuppressionsAfter::default()));
+        let mut export = Self { engine, account, still_may, after, _slot: slot };
         let mut text = suppression_list::head();
         export.read(&mut text).await?;
         Ok(PartsBody::new(text.into(), export))

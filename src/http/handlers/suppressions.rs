@@ -216,7 +216,8 @@ pub(crate) async fn exported(
     account: AccountId,
     still_may: impl Fn() -> bool + Send + 'static,
 ) -> Result<Answer, ApiError> {
-    let list = SuppressionExport::begin(Arc::clone(&api.engine), account, still_may).await?;
+    let slot = api.engine.export_slot(account).ok_or(ApiError::Overloaded)?;
+    let list = SuppressionExport::begin(Arc::clone(&api.engine), (account, slot), still_may).await?;
     let answer = Answer::stream(StatusCode::OK, "text/csv; charset=utf-8", Box::pin(list));
     Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"suppressions.csv\""))
 }

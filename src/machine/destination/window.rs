@@ -85,18 +85,15 @@ pub(super) enum WindowState {
 
 impl Window {
     pub(super) fn new(most: usize) -> Self {
-        let size = START.min(most);
-        let (trust, recent, state) = (Trust::New, Recent::default(), WindowState::Open);
-        let closed_at = Timestamp::ZERO;
         Self {
             most,
-            size,
+            size: START.min(most),
             round: 0,
             failures: 0,
-            trust,
-            recent,
-            state,
-            closed_at,
+            trust: Trust::New,
+            recent: Recent::default(),
+            state: WindowState::Open,
+            closed_at: Timestamp::ZERO,
             fewer: None,
             next_request_at: Timestamp::ZERO,
         }
@@ -274,150 +271,5 @@ impl Window {
     fn halve(&mut self) {
         self.round = 0;
         self.size = (self.size / 2).max(1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-
-    fn after(seconds: u64) -> Timestamp {
-        NOW + Duration::from_secs(seconds)
-    }
-
-    fn grown(most: usize, messages: usize) -> Window {
-        let mut window = Window::new(most);
-        (0..messages).for_each(|_| window.took());
-        window
-    }
-
-    #[test]
-    fn grows_by_one_for_each_round_up_to_the_provider_s_limit() {
-        let sizes = [0, 1, 2, 4, 5, 9, 100].map(|messages| grown(5, messages).connections(NOW));
-        assert_eq!(sizes, [2, 2, 3, 3, 4, 5, 5]);
-        assert_eq!(Window::new(1).connections(NOW), 1);
-    }
-
-    #[test]
-    fn an_accepted_message_proves_the_site_until_a_failure() {
-        let mut window = Window::new(10);
-        assert_eq!(window.trust(), Trust::New);
-        window.answered();
-        assert_eq!(window.trust(), Trust::Answers);
-        window.took();
-        window.slowed();
-        assert_eq!(window.trust(), Trust::Proven);
-        window.pushed_back(NOW);
-        assert_eq!(window.trust(), Trust::Answers);
-    }
-
-    #[test]
-    fn a_timeout_makes_the_site_silent_and_halves_its_window_until_it_answers() {
-        let mut window = grown(10, 100);
-        window.timed_out();
-        assert_eq!((window.hung(NOW), window.trust(), window.connections(NOW)), (None, Trust::Silent, 5));
-        window.pushed_back(NOW);
-        assert_eq!(window.trust(), Trust::Silent);
-        assert!(window.begin_probe(after(50)));
-        window.timed_out();
-        assert_eq!(window.hung(after(50)), Some(after(150)), "the probe hung");
-        assert!(window.begin_probe(after(150)));
-        window.answered();
-        assert_eq!(window.trust(), Trust::Answers);
-    }
-
-    #[test]
-    fn a_421_among_successes_halves_the_window_without_a_backoff() {
-        let mut window = grown(10, 100);
-        for size in [5, 2, 1] {
-            assert_eq!((window.turned_away(NOW), window.connections(NOW)), (None, size));
-        }
-        (0..100).for_each(|_| window.took());
-        let mut in_a_row = 1;
-        while window.turned_away(NOW).is_none() {
-            in_a_row += 1;
-        }
-        assert_eq!(in_a_row, 11, "most of twenty");
-        let mut lone = Window::new(10);
-        assert_eq!(lone.turned_away(NOW), Some(after(50)), "the only attempt there was");
-        assert!(lone.begin_probe(after(50)));
-        assert_eq!(lone.turned_away(after(50)), Some(after(150)));
-    }
-
-    #[test]
-    fn halves_when_slowed_and_never_falls_to_zero() {
-        let mut window = grown(10, 100);
-        for size in [5, 2, 1, 1] {
-            window.slowed();
-            assert_eq!(window.connections(NOW), size);
-        }
-    }
-
-    #[test]
-    fn a_refusing_site_is_backed_off_once_then_probed_by_one_connection() {
-        let mut window = grown(10, 100);
-        assert_eq!(window.pushed_back(NOW), Some(after(50)));
-        assert_eq!((window.pushed_back(after(1)), window.connections(after(1))), (None, 0));
-        window.took();
-        assert_eq!(window.connections(after(2)), 0, "what was under way before lifts no pause");
-        assert!(!window.begin_probe(after(49)) && window.begin_probe(after(50)) && !window.begin_probe(after(50)));
-        assert_eq!(window.connections(after(50)), 1);
-        window.answered();
-        assert_eq!(window.connections(after(51)), 5, "half of what it was");
-    }
-
-    #[test]
-    fn each_failure_in_a_row_extends_the_backoff_until_an_answer() {
-        let (mut window, mut now) = (Window::new(10), NOW);
-        for seconds in [50, 100, 210, 420, 800, 1600, 1600] {
-            let until = window.pushed_back(now).unwrap();
-            assert_eq!(until.since(now), Duration::from_secs(seconds));
-            now = until;
-            assert!(window.begin_probe(now));
-        }
-        window.answered();
-        assert_eq!(window.pushed_back(now), Some(now + Duration::from_secs(50)));
-    }
-
-    #[test]
-    fn a_backed_off_site_is_probed_at_once_on_request() {
-        let mut window = grown(10, 100);
-        assert!(!window.allow_probe(NOW), "nothing holds it back");
-        window.pushed_back(NOW);
-        assert!(window.allow_probe(after(1)) && !window.allow_probe(after(1)));
-        assert!(window.begin_probe(after(1)));
-        assert_eq!(window.connections(after(1)), 1);
-        assert_eq!(window.pushed_back(after(2)), Some(after(102)), "a failure counts as ever");
-        assert!(!window.allow_probe(after(10)), "an account can't make us hammer a site that other accounts need");
-        assert!(window.allow_probe(after(11)));
-    }
-
-    #[test]
-    fn a_limit_from_an_answer_lasts_until_its_end() {
-        let mut window = grown(10, 100);
-        window.limit(1, after(60));
-        assert_eq!((window.connections(after(59)), window.connections(after(60))), (1, 10));
-        assert!(window.hold(after(100), NOW) && !window.hold(after(99), NOW) && window.hold(after(101), NOW));
-        assert_eq!(window.state(), WindowState::BackedOff(after(101)));
-        assert_eq!(window.pushed_back(after(1)), None, "the longer pause counts");
-    }
-
-    #[test]
-    fn a_backoff_and_a_limit_keep_their_durations_when_the_time_is_set_back() {
-        let mut window = grown(10, 100);
-        window.limit(1, after(60));
-        window.pushed_back(NOW);
-        assert!(window.allow_probe(after(1)));
-        window.pushed_back(after(2));
-        let by = Duration::from_secs(5 * 24 * 3600);
-        window.set_back(by);
-        assert_eq!(window.state(), WindowState::BackedOff(after(102) - by));
-        assert_eq!(window.closed_at(), Some(NOW - by));
-        assert!(!window.allow_probe(after(10) - by) && window.allow_probe(after(11) - by));
-        assert!(window.begin_probe(after(11) - by));
-        window.answered();
-        assert_eq!((window.connections(after(59) - by), window.connections(after(60) - by)), (1, 2));
     }
 }

@@ -39,8 +39,8 @@ pub enum UnmovedRows {
     Timers(Vec<u8>),
     /// Nothing.
     Nothing,
-    /// Timers that workers had taken at the end of the doubt, from this key on. They are moved at the next start. Before
-    /// it, the key is empty.
+    /// Timers that workers had taken at the end of the doubt, from this key on. They are moved at the next start, and
+    /// until then the key is empty.
     Taken(Vec<u8>),
 }
 

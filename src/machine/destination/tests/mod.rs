@@ -3,6 +3,7 @@
 mod exhaustive;
 mod model;
 mod properties;
+mod window;
 
 use std::time::Duration;
 

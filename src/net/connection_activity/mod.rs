@@ -21,6 +21,9 @@ const TAKEN_LEAST: u64 = 1024;
 /// Time after which a connection whose client reads no bytes of an answer may be closed in favour of another.
 const UNREAD: Duration = Duration::from_secs(5);
 
+/// Minimum rate of a client that reads an answer, in bytes per second, while connections are scarce.
+const READ_RATE_LEAST: u64 = 8 * 1024;
+
 /// Reasons why a connection may be closed in favour of a new one, best reason first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionReason {
@@ -32,6 +35,8 @@ pub(super) enum EvictionReason {
     Unread,
     /// All its requests wait for the client, and some of them for the bodies of authenticated clients.
     Unsent,
+    /// The client reads its answers slower than [`READ_RATE_LEAST`].
+    SlowlyRead,
 }
 
 /// The protocol of a connection. Only in HTTP/1 can the head of a request be recognised in the byte stream.
@@ -68,6 +73,9 @@ pub(super) struct Activity {
     /// Time since when no part was read and fewer than `TAKEN_LEAST` bytes were written.
     offered_since: AtomicU64,
     written: AtomicU64,
+    /// Time since when parts are offered, and the value of `written` then.
+    reading_since: AtomicU64,
+    written_at_reading: AtomicU64,
     /// Value of `written` when `offered_since` was set.
     written_before: AtomicU64,
     /// Number of requests that wait for a body; `awaited_since` has the time.
@@ -95,6 +103,8 @@ impl Activity {
             offered_since: AtomicU64::new(0),
             written: AtomicU64::new(0),
             written_before: AtomicU64::new(0),
+            reading_since: AtomicU64::new(0),
+            written_at_reading: AtomicU64::new(0),
             awaited: AtomicU32::new(0),
             awaited_known: AtomicU32::new(0),
             awaited_since: AtomicU64::new(0),
@@ -159,7 +169,18 @@ impl Activity {
         }
         self.restart_stall_timer(now);
         let since = self.at(self.offered_since.load(Relaxed));
-        (now >= since + UNREAD).then_some((EvictionReason::Unread, since))
+        if now >= since + UNREAD {
+            return Some((EvictionReason::Unread, since));
+        }
+        self.slowly_read_since(now).map(|since| (EvictionReason::SlowlyRead, since))
+    }
+
+    /// Returns since when the client reads an offered part too slowly.
+    fn slowly_read_since(&self, now: Instant) -> Option<Instant> {
+        let since = self.at(self.reading_since.load(Relaxed));
+        let reading = now.saturating_duration_since(since);
+        let read = self.written.load(Relaxed) - self.written_at_reading.load(Relaxed);
+        (reading >= UNREAD && read < READ_RATE_LEAST.saturating_mul(reading.as_secs())).then_some(since)
     }
 
     /// Makes the stream answer 408 and fail.
@@ -256,7 +277,10 @@ impl Busy {
     /// Marks a part of an answer that waits for the client, until the guard is dropped.
     pub(super) fn offer(&self) -> PendingPart {
         self.0.offered_since.store(self.0.now(), Relaxed);
-        self.0.offers.fetch_add(1, Relaxed);
+        if self.0.offers.fetch_add(1, Relaxed) == 0 {
+            self.0.reading_since.store(self.0.now(), Relaxed);
+            self.0.written_at_reading.store(self.0.written.load(Relaxed), Relaxed);
+        }
         PendingPart(Arc::clone(&self.0))
     }
 }
@@ -306,85 +330,4 @@ impl Drop for Busy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_deadline_follows_the_connection_s_activity() {
-        let limits = HttpLimits::default();
-        let opened = Instant::now();
-        let at = |seconds| opened + Duration::from_micros(1) + Duration::from_secs(seconds);
-        let activity = Arc::new(Activity::new(opened, Protocol::Http1));
-        assert_eq!(activity.judge(at(3), &limits, false), Verdict::Wait(at(10)));
-        assert_eq!(activity.judge(at(10), &limits, false), Verdict::SlowHead);
-        let busy = activity.begin();
-        assert_eq!(activity.judge(at(500), &limits, false), Verdict::Wait(at(510)));
-        drop(busy);
-        activity.idle_since.store(1, Relaxed);
-        assert_eq!(activity.judge(at(3), &limits, false), Verdict::Wait(at(5)));
-        assert_eq!(activity.judge(at(20), &limits, false), Verdict::Wait(at(25)));
-        assert_eq!(activity.judge(at(72), &limits, false), Verdict::Wait(at(75)));
-        assert_eq!(activity.judge(at(75), &limits, false), Verdict::Idle);
-        assert_eq!(activity.judge(at(4), &limits, true), Verdict::Wait(at(5)));
-        assert_eq!(activity.judge(at(5), &limits, true), Verdict::Idle, "connections are scarce");
-        activity.blocked_since.store(1, Relaxed);
-        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Stuck);
-    }
-
-    #[test]
-    fn a_client_that_reads_no_bytes_of_its_answer_is_stuck() {
-        let limits = HttpLimits::default();
-        let opened = Instant::now();
-        let activity = Arc::new(Activity::new(opened, Protocol::Http2));
-        let busy = activity.begin();
-        let offers = [busy.offer(), busy.offer()];
-        activity.offered_since.store(1, Relaxed);
-        let at = |seconds| opened + Duration::from_micros(1) + Duration::from_secs(seconds);
-        assert_eq!(activity.judge(at(29), &limits, false), Verdict::Wait(at(39)));
-        activity.has_written(&Poll::Ready(Ok(500)));
-        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Stuck);
-        activity.has_written(&Poll::Ready(Ok(600)));
-        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Wait(at(40)), "it still reads");
-        assert_eq!(activity.judge(at(60), &limits, false), Verdict::Stuck);
-        drop(offers);
-        activity.offered_since.store(1, Relaxed);
-        assert_eq!(activity.judge(at(500), &limits, false), Verdict::Wait(at(510)), "our own work has no stall limit");
-    }
-
-    #[test]
-    fn a_connection_can_be_evicted_while_no_request_is_in_flight() {
-        let opened = Instant::now();
-        let at = |seconds| opened + Duration::from_secs(seconds);
-        let activity = Arc::new(Activity::new(opened, Protocol::Http1));
-        let rank = |seconds| activity.dispensable(at(seconds)).map(|(rank, _)| rank);
-        assert_eq!(rank(0), Some(EvictionReason::Idle));
-        let request = activity.begin();
-        assert_eq!(rank(500), None);
-        let body = activity.await_body(false);
-        assert_eq!(rank(0), Some(EvictionReason::Unauthenticated));
-        let other = activity.begin();
-        assert_eq!(rank(0), None, "one request is being processed");
-        drop((body, other));
-        let answer = request.offer();
-        assert_eq!((rank(1), rank(6)), (None, Some(EvictionReason::Unread)));
-        drop((answer, request));
-        let refused_body = activity.linger();
-        assert_eq!(rank(0), Some(EvictionReason::Idle));
-        assert_eq!(activity.judge(at(500), &HttpLimits::default(), true), Verdict::Wait(at(510)));
-        drop(refused_body);
-    }
-
-    #[test]
-    fn a_connection_that_awaits_an_authenticated_body_is_evicted_last() {
-        let opened = Instant::now();
-        let activity = Arc::new(Activity::new(opened, Protocol::Http2));
-        let rank = |seconds| activity.dispensable(opened + Duration::from_secs(seconds)).map(|(rank, _)| rank);
-        let (_known, _stranger) = (activity.begin(), activity.begin());
-        let _strangers_body = activity.await_body(false);
-        let body = activity.await_body(true);
-        assert_eq!((rank(1), rank(6)), (None, Some(EvictionReason::Unsent)));
-        assert!(EvictionReason::Unsent > EvictionReason::Unread);
-        drop(body);
-        assert_eq!(rank(6), None, "one request is being processed");
-    }
-}
+mod tests;

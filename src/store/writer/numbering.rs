@@ -8,8 +8,8 @@ use crate::store::replica::Sequence;
 use crate::store::schema::{Table, meta};
 
 impl Writer {
-    /// Records the service's time while it is behind the last identifier. Otherwise a restart would begin at the time of
-    /// that identifier, and deadlines would pass too early.
+    /// Records the service's time while it is behind the last identifier. Otherwise a restart would begin at the time
+    /// of that identifier, and deadlines would pass too early.
     pub(super) fn keep_time(&mut self, now: Timestamp, changes: &mut Changes) {
         let is_behind = self.last_id.timestamp() > now + DIFFERENCE_MAX;
         if is_behind || self.is_behind {

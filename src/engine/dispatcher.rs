@@ -69,6 +69,8 @@ impl Dispatcher {
         watches.spawn(async move { watched.watch_clock().await });
         let watched = Arc::clone(&self.engine);
         watches.spawn(async move { watched.watch_alerts().await });
+        let warmed = Arc::clone(&self.engine);
+        watches.spawn(async move { warmed.warm_dmarc_sums().await });
         let watched = Arc::clone(&self.engine);
         watches.spawn(async move { watched.watch_stores_aside().await });
         while !*stop.borrow() {

@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::base::id::DomainId;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::engine::Engine;
+use crate::engine::dmarc::domains_with_reports;
 use crate::store::error::StoreError;
 use crate::store::op::alert::Finding;
-use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::row::domain::DomainRow;
-use crate::store::schema::Table;
 
-/// Maximum domains that one check reads.
-const DOMAINS_MAX: usize = 20_000;
 /// Number of days to check, including today: reports arrive a day late.
 const DAYS: u32 = 3;
 /// Minimum failed messages of a day, and their minimum share in percent.
@@ -24,7 +21,7 @@ const DAY_SECS: u64 = 24 * 3600;
 pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, StoreError> {
     let today = u32::try_from(engine.clock.now().as_secs() / DAY_SECS).unwrap_or(u32::MAX);
     let mut findings: Vec<Finding> = Vec::new();
-    let domains = domains(engine)?;
+    let domains = domains_with_reports(&engine.store.snapshot()?)?;
     if domains.is_empty() {
         return Ok(findings);
     }
@@ -49,23 +46,6 @@ pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, Store
         }
     }
     Ok(findings)
-}
-
-/// Returns the domains with reports, account by account.
-fn domains(engine: &Engine) -> Result<Vec<(AccountId, DomainId, DomainRow)>, StoreError> {
-    let snapshot = engine.store.snapshot()?;
-    let keys = snapshot.sound_keys(Table::Domains, &[], &after_prefix(&[]), Order::Ascending, DOMAINS_MAX)?;
-    let mut domains = Vec::new();
-    for key in keys {
-        let Some((account, domain)) = key.split_first_chunk::<16>() else { continue };
-        let Ok(domain) = <[u8; 16]>::try_from(domain) else { continue };
-        let has_reports =
-            !snapshot.sound_keys(Table::DmarcDays, &key, &after_prefix(&key), Order::Ascending, 1)?.is_empty();
-        if let (true, Some(row)) = (has_reports, snapshot.sound_row::<DomainRow>(&key)?) {
-            domains.push((AccountId(Ulid(*account)), DomainId(Ulid(domain)), row));
-        }
-    }
-    Ok(domains)
 }
 
 fn sighting(domain: DomainId, row: &DomainRow, failed: u64, of: u64) -> Sighting {

@@ -8,10 +8,12 @@ mod counted;
 mod figures;
 mod own;
 mod sums;
+mod warm;
 
 pub use figures::{Overview, Reporter, SOURCES_SHOWN, Source};
 pub(super) use own::OwnNetworks;
 pub(super) use sums::DmarcSums;
+pub(super) use warm::domains_with_reports;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -154,6 +154,17 @@ impl DmarcSums {
         Ok(stretches)
     }
 
+    /// Returns whether the kept sums fill half of their memory.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).weight >= SUMS_MAX / 2
+    }
+
+    /// Returns the number of kept stretches.
+    #[cfg(test)]
+    pub(in crate::engine) fn kept(&self) -> usize {
+        self.0.lock().unwrap().kept.len()
+    }
+
     fn stretch(&self, read: &impl Read, key: StretchKey, version: u64) -> Result<Arc<Stretch>, StoreError> {
         if let Some(stretch) = self.known(key, version) {
             return Ok(stretch);

@@ -104,6 +104,20 @@ async fn a_signed_report_counts_for_its_domain() {
 }
 
 #[tokio::test]
+async fn the_sums_that_are_read_in_advance_are_those_of_the_page() {
+    let world = World::new().await;
+    world.engine.warm_dmarc_sums().await;
+    assert_eq!(world.engine.dmarc_sums.kept(), 0, "there are no reports");
+    let rows = row("192.0.2.7", 90, true, "example.com", "x");
+    assert_eq!(world.receive_signed("google.example", &report("google.example", "1", &rows)).await, "counted");
+    world.engine.warm_dmarc_sums().await;
+    let kept = world.engine.dmarc_sums.kept();
+    let overview = world.engine.dmarc_overview(world.account, world.domain_id(), 400).await.unwrap().unwrap();
+    assert_eq!((overview.counts.messages(), world.engine.dmarc_sums.kept()), (90, kept), "nothing more is read");
+    assert_eq!(kept, 1);
+}
+
+#[tokio::test]
 async fn only_the_from_domain_or_a_parent_of_it_may_sign() {
     let world = World::new().await;
     let mail = |id: &str| report("mx.reporter.example", id, &row("192.0.2.7", 1, true, "example.com", "x"));

@@ -123,6 +123,7 @@ use settings::Settings;
 use signing::SigningPool;
 use smtp_submission::Refusals;
 use throttles::Throttles;
+use tls_reports::ReportLimits;
 
 /// The caller: an API key of an account, or the operator on the admin socket.
 #[derive(Clone, Debug)]
@@ -149,6 +150,8 @@ pub struct Engine {
     pub rates: Rates,
     /// Recent refusals of SMTP submission.
     pub smtp_refusals: Refusals,
+    /// Limits of TLS reports for each receiver.
+    report_limits: ReportLimits,
     /// Meters for monitoring.
     pub meters: Arc<EngineMeters>,
     /// Leases on messages in flight.
@@ -228,6 +231,7 @@ impl Engine {
             settings,
             rates: Rates::default(),
             smtp_refusals: Refusals::default(),
+            report_limits: ReportLimits::default(),
             meters,
             leases: Leases::default(),
             alerts: Alerts::default(),

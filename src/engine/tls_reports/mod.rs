@@ -7,6 +7,10 @@
 //! are repeated after a crash, the report is still mailed only once. Sessions of reports are not counted (RFC 8460 3).
 //! Otherwise two services would report to each other forever.
 
+mod limits;
+
+pub(super) use limits::ReportLimits;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +146,14 @@ impl Engine {
             if counted.delivered_to.contains(&name) {
                 continue;
             }
+            if !self.report_limits.allow(counted.day, &counted.domain, &destination) {
+                tracing::warn!(
+                    domain = %counted.domain,
+                    "a receiver has its maximum number of TLS reports of a day; dropping one"
+                );
+                counted.delivered_to.push(name);
+                continue;
+            }
             let sent = match &destination {
                 Destination::Mail(to) => self.mail_report(from, to, &counted, &report).await?,
                 Destination::Https(url) => {
@@ -151,7 +163,10 @@ impl Engine {
                 }
             };
             match sent {
-                Fate::Done => counted.delivered_to.push(name),
+                Fate::Done => {
+                    self.report_limits.count(counted.day, &counted.domain, &destination);
+                    counted.delivered_to.push(name);
+                }
                 Fate::Later => fate = Fate::Later,
             }
         }
@@ -186,6 +201,9 @@ impl Engine {
             );
             return Ok(Fate::Later);
         };
+        if !self.has_quota_for_reports(account)? {
+            return Ok(Fate::Later);
+        }
         let submitter = &self.settings.hostname;
         let message = report.message(Route { from, to, domain: &counted.domain, submitter });
         let submission = Submission {
@@ -217,6 +235,14 @@ impl Engine {
             Err(SubmitError::InProgress | SubmitError::Full) => Ok(Fate::Later),
             Err(SubmitError::Failed(error)) => Err(error),
         }
+    }
+
+    /// Whether less than half of the account's quota is used. The other half is left to its own mail, since others
+    /// decide how many reports there are.
+    fn has_quota_for_reports(&self, account: AccountId) -> Result<bool, StoreError> {
+        let Some(account) = self.account(account)? else { return Ok(false) };
+        let quota = self.quota(&account)?;
+        Ok([quota.hour, quota.day].iter().all(|window| window.used < window.limit.div_ceil(2)))
     }
 
     /// Returns the account that has `domain` verified.

@@ -4,16 +4,19 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::limits::OF_ADDRESS_MAX;
 use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::MessageId;
 use crate::domain::account::QuotaLimits;
 use crate::domain::stream::Stream;
+use crate::engine::audit::Behalf;
 use crate::engine::ports::{BoxFuture, Clock, MailHost, PostError, PostOutcome, Resolve, RouteFailure};
 use crate::engine::settings::Settings;
 use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
+use crate::store::op::account::AccountChange;
 use crate::store::op::tls_report::{CountTlsSession, day_of};
 use crate::store::open::Surroundings;
 use crate::store::read::{Order, after_prefix};
@@ -276,4 +279,42 @@ async fn reports_are_spread_over_hours_at_a_constant_time_for_each_domain() {
     assert_eq!(moments[7], after(7));
     moments.sort();
     assert!(moments[0] < SPREAD / 10 && moments[199] > SPREAD - SPREAD / 10 && moments[199] < SPREAD);
+}
+
+#[tokio::test]
+async fn domains_can_direct_only_a_few_reports_of_a_day_at_a_receiver_of_others() {
+    let world = World::new().await;
+    for number in 0..OF_ADDRESS_MAX + 5 {
+        world.count(&format!("d{number}.example"), None).await;
+    }
+    world.count("d.a.example", None).await;
+    *world.outside.txt.lock().unwrap() = Ok(vec![format!("v=TLSRPTv1; rua={MAIL}")]);
+    for timer in world.timers() {
+        world.serve(timer).await;
+    }
+    let sent = world.messages();
+    assert!(world.timers().is_empty(), "the others are dropped");
+    assert_eq!(sent.len(), usize::try_from(OF_ADDRESS_MAX).unwrap() + 1);
+    assert!(sent.iter().any(|(_, bytes)| bytes.contains("\r\nTLS-Report-Domain: d.a.example\r\n")));
+}
+
+#[tokio::test]
+async fn reports_use_at_most_half_of_the_quota() {
+    let world = World::new().await;
+    let change = AccountChange { quota_per_hour: Some(4), ..AccountChange::default() };
+    assert!(world.engine.change_account(Behalf::operator(world.account), change).await.is_ok());
+    for number in 0..3 {
+        world.count(&format!("d{number}.example"), None).await;
+    }
+    *world.outside.txt.lock().unwrap() = Ok(vec![format!("v=TLSRPTv1; rua={MAIL}")]);
+    let midnight = end_of(day_of(NOON)) + SPREAD;
+    world.outside.now.store(midnight.as_millis(), Ordering::SeqCst);
+    for timer in world.timers() {
+        world.serve(timer).await;
+    }
+    assert_eq!((world.messages().len(), world.timers().len()), (2, 1));
+    world.outside.now.store((midnight + Duration::from_secs(3600)).as_millis(), Ordering::SeqCst);
+    let [timer] = world.timers()[..] else { panic!("one is left") };
+    world.serve(timer).await;
+    assert_eq!((world.messages().len(), world.timers().len()), (3, 0));
 }

@@ -1,5 +1,6 @@
 //! Limits of TLS reports for each receiver. A domain may name any address or host as the receiver of its reports, and
-//! nobody asks the receiver. So names in the DNS must not be able to direct many reports at one that does not want them.
+//! nobody asks the receiver. So names in the DNS must not be able to direct many reports at one that does not want
+//! them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -12,7 +12,7 @@ use super::follow::{Cursor, LogFollower};
 use super::objects::{ReplicaObjects, unreadable};
 use crate::base::time::Timestamp;
 use crate::engine::executor::Executor;
-use crate::store::archive::{Head as ArchiveHead, Totals};
+use crate::store::archive::{ArchiveError, Head as ArchiveHead, Totals};
 use crate::store::master_key::Raw;
 use crate::store::replica::manifest::Manifest;
 use crate::store::replica::name::ObjectName;
@@ -72,7 +72,18 @@ pub(super) async fn rebuild(
         what: "building the data directory".to_owned(),
         error: io::Error::other(error),
     })?;
-    Ok(built?)
+    built.map_err(cause)
+}
+
+/// Returns the failure of the bucket by which an object of a base was not read: it may be transient.
+fn cause(error: RestoreError) -> ReplicaError {
+    match error {
+        RestoreError::Backup(ArchiveError::Io(error)) => match error.downcast::<ReplicaError>() {
+            Ok(error) => error,
+            Err(error) => ReplicaError::Restore(RestoreError::Backup(error.into())),
+        },
+        error => ReplicaError::Restore(error),
+    }
 }
 
 /// Builds a data directory from the base of `manifest`, and opens it at its position in the log.

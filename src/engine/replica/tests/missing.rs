@@ -243,3 +243,19 @@ async fn collection_removes_the_key_of_expired_content_before_the_content() {
     assert_eq!(bucket.object(&content), None);
     assert!(serving.stop().await);
 }
+
+#[tokio::test]
+async fn a_standby_can_try_again_after_a_part_of_the_base_was_not_read() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let serving = first.serve_with_base().await;
+    let is_part = |name: &str| name.starts_with("base/") && !name.ends_with("manifest");
+    second.bucket.draw(move |call| {
+        (call.operation == BucketOperation::Read && is_part(call.name)).then_some(BucketFault::Unreachable)
+    });
+    let opened = Standby::open(&second.world, second.path(), first.key(), &[]).await;
+    assert!(opened.is_err_and(|error| error.of_bucket().is_some()), "the standby would end");
+    second.bucket.draw(|_| None);
+    drop(standby(&second, &first.key()).await);
+    assert!(serving.stop().await);
+}

@@ -13,6 +13,7 @@ use super::disk::simulated::{Fault, FsyncMode, Loss, SimulatedDisk};
 use super::job::Job;
 use super::limits::Limits;
 use super::master_key::{self, Raw};
+use super::open::database::make_directory;
 use super::open::{OpenError, StartOptions, Surroundings, Workers};
 use super::replica::ReplicaDisk;
 use super::writer::RecordedBatch;
@@ -188,6 +189,14 @@ impl Machine {
         let disk = Arc::new(self.0.clone());
         let (store, workers) = Store::open_on(disk, Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
         Ok((store, Turns::new(workers)))
+    }
+
+    /// Creates the data directory durably, as a process does before it opens or builds a store there.
+    ///
+    /// # Errors
+    /// File system errors.
+    pub(crate) fn create_directory(&self) -> std::io::Result<()> {
+        make_directory(&self.0, Path::new(DIRECTORY))
     }
 
     /// Returns the machine's disk, for replication.

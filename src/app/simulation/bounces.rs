@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio::time::sleep;
 
 use super::clients::with_patience;
-use super::service::Service;
+use super::process::Front;
 use super::smtp_client;
 use super::world::{Bounce, World};
 
 /// Sends the bounces that are due, one after the other, for as long as the process lives.
-pub(super) async fn send(world: Arc<World>, service: Arc<Service>) {
+pub(super) async fn send(world: Arc<World>, front: Front) {
     loop {
         let Some((number, bounce)) = next(&world) else {
             world.has_bounce.notified().await;
@@ -23,7 +23,8 @@ pub(super) async fn send(world: Arc<World>, service: Arc<Service>) {
             () = sleep(bounce.at.saturating_sub(world.clocks.elapsed())) => {}
         }
         let text = text(&bounce);
-        let sending = smtp_client::bounce(&service.bounces, &bounce.return_path, &text);
+        let process = front.reached(&world);
+        let sending = smtp_client::bounce(&process.service.bounces, &bounce.return_path, &text);
         let answer = with_patience(&world, sending).await.map_or(0, |(code, _)| code);
         world.note(format!("a bounce of {} is answered {answer}", bounce.message_id));
         let again_at = world.clocks.elapsed() + world.millis(60_000, 3_600_000);

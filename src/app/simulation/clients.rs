@@ -8,6 +8,8 @@ use tokio::time::{sleep, timeout};
 
 use super::http_client::{self, Request};
 use super::plan::FaultClass;
+use super::process::Front;
+use super::replica::fence;
 use super::service::Service;
 use super::smtp_client;
 use super::world::{Interface, Progress, Submission, World};
@@ -26,19 +28,19 @@ enum Tried {
 }
 
 /// Starts a task for each unfinished submission.
-pub(super) fn start(world: &Arc<World>, service: &Arc<Service>) {
+pub(super) fn start(world: &Arc<World>, front: &Front) {
     for number in 0..world.plan.submissions {
         let progress = world.state().submissions[number].progress.clone();
         // A request was in flight when the process ended.
         if progress == Progress::InFlight {
             after_no_answer(world, number);
         }
-        let (world, service) = (Arc::clone(world), Arc::clone(service));
-        tokio::spawn(async move { submit(&world, &service, number).await });
+        let (world, front) = (Arc::clone(world), front.clone());
+        tokio::spawn(async move { submit(&world, &front, number).await });
     }
 }
 
-async fn submit(world: &Arc<World>, service: &Arc<Service>, number: usize) {
+async fn submit(world: &Arc<World>, front: &Front, number: usize) {
     loop {
         let submission = world.state().submissions[number].clone();
         let Progress::Waiting(at) = submission.progress else { return };
@@ -48,16 +50,22 @@ async fn submit(world: &Arc<World>, service: &Arc<Service>, number: usize) {
             state.submissions[number].progress = Progress::InFlight;
             state.submissions[number].tries += 1;
         }
+        let (process, begun) = (front.reached(world), world.clocks.elapsed());
         let tried = match submission.interface {
-            Interface::Http | Interface::Resend | Interface::Postmark => by_http(world, service, &submission).await,
-            Interface::Smtp => by_smtp(world, service, &submission).await,
+            Interface::Http | Interface::Resend | Interface::Postmark => {
+                by_http(world, &process.service, &submission).await
+            }
+            Interface::Smtp => by_smtp(world, &process.service, &submission).await,
         };
         match tried {
             Tried::Accepted(messages) => {
                 world.note(format!("{} accepted as {messages:?}", submission.subject));
+                fence::accepts(world, process.life, begun);
                 let at = world.clocks.elapsed();
+                let is_lost = fence::may_lose_answers(world, process.life);
                 let submission = &mut world.state().submissions[number];
-                (submission.progress, submission.accepted_at) = (Progress::Accepted(messages), at);
+                let progress = if is_lost { Progress::Lost } else { Progress::Accepted(messages) };
+                (submission.progress, submission.accepted_at) = (progress, at);
             }
             Tried::Refused(status) => {
                 world.note(format!("{} refused: {status}", submission.subject));
@@ -151,13 +159,13 @@ async fn by_smtp(world: &Arc<World>, service: &Arc<Service>, submission: &Submis
 }
 
 /// Suppresses a recipient of a submission. After the answer, no message to it may be started.
-pub(super) async fn suppress(world: Arc<World>, service: Arc<Service>, number: usize) {
+pub(super) async fn suppress(world: Arc<World>, front: Front, number: usize) {
     let submission = world.state().submissions[number].clone();
     let key = world.state().tenants[submission.tenant].key.clone();
     let recipient = submission.recipients[0].clone();
     let body = serde_json::json!({ "email": recipient });
     let request = Request { method: "POST", path: "/v1/suppressions".to_owned(), key: &key, idempotency: None, body };
-    let answer = with_patience(&world, http_client::send(&service, request)).await;
+    let answer = with_patience(&world, http_client::send(&front.reached(&world).service, request)).await;
     world.note(format!("suppressing {recipient}: {:?}", answer.as_ref().map(|(status, _)| status)));
     if let Some((200 | 201, _)) = answer {
         let at = world.clocks.elapsed();
@@ -166,14 +174,14 @@ pub(super) async fn suppress(world: Arc<World>, service: Arc<Service>, number: u
 }
 
 /// Cancels the messages of a submission. After success, none of them may be started.
-pub(super) async fn cancel(world: Arc<World>, service: Arc<Service>, number: usize) {
+pub(super) async fn cancel(world: Arc<World>, front: Front, number: usize) {
     let submission = world.state().submissions[number].clone();
     let Progress::Accepted(messages) = &submission.progress else { return };
     let key = world.state().tenants[submission.tenant].key.clone();
     for message in messages {
         let path = format!("/v1/messages/{message}/cancel");
         let request = Request { method: "POST", path, key: &key, idempotency: None, body: serde_json::Value::Null };
-        let answer = with_patience(&world, http_client::send(&service, request)).await;
+        let answer = with_patience(&world, http_client::send(&front.reached(&world).service, request)).await;
         world.note(format!("canceling {message}: {:?}", answer.as_ref().map(|(status, _)| status)));
         if let Some((200..300, _)) = answer {
             let at = world.clocks.elapsed();

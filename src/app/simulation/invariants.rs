@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::plan::{Action, FaultClass};
-use super::world::{Bounce, End, Progress, Tenant, World};
+use super::replica::fence;
+use super::world::{Bounce, End, Progress, Taken, Tenant, World};
 use crate::base::id::MessageId;
 use crate::engine::Engine;
 use crate::engine::deliveries::DeliveryRecord;
@@ -239,7 +240,7 @@ fn bounces(world: &World, record: &MessageRecord, kinds: &[String]) -> Vec<Bounc
 }
 
 /// A server receives a message a second time only if it did not answer the first time, or if the process ended before
-/// the answer was recorded.
+/// the answer was recorded, or before the log of its successor had the record.
 fn hand_off(world: &World, record: &MessageRecord) {
     let message_id = record.row.message_id_header(record.id);
     let state = world.state();
@@ -248,7 +249,11 @@ fn hand_off(world: &World, record: &MessageRecord) {
     drop(state);
     for pair in taken.windows(2) {
         let ended = lives.get(usize::try_from(pair[0].life).unwrap());
-        let is_after_end = pair[0].life < pair[1].life && !matches!(ended, Some(End::Stopped));
+        let is_recorded = match ended {
+            Some(End::Lost | End::Deposed) => !fence::may_lack(world, pair[0].life, pair[0].at),
+            ended => matches!(ended, Some(End::Stopped)),
+        };
+        let is_after_end = pair[0].life < pair[1].life && !is_recorded;
         if pair[0].is_answered && !is_after_end {
             world.find(format!("hand-off: {} was accepted again after its 250", record.id));
         }
@@ -257,8 +262,10 @@ fn hand_off(world: &World, record: &MessageRecord) {
     if status == Status::Delivered && !taken.iter().any(|taken| taken.is_answered) {
         world.find(format!("hand-off: {} is delivered, but no server accepted it", record.id));
     }
-    let is_certain = |taken: &&super::world::Taken| {
-        taken.is_answered && matches!(lives.get(usize::try_from(taken.life).unwrap()), Some(End::Stopped) | None)
+    let is_certain = |taken: &&Taken| {
+        taken.is_answered
+            && matches!(lives.get(usize::try_from(taken.life).unwrap()), Some(End::Stopped) | None)
+            && !fence::may_lack(world, taken.life, taken.at)
     };
     let is_bounced = has_bounce(world, &message_id);
     if status != Status::Delivered && !is_bounced && taken.iter().any(|taken| is_certain(&taken)) {
@@ -289,6 +296,7 @@ fn seen_events(world: &World, number: usize, events: &BTreeMap<String, Vec<u8>>)
     let mut acknowledged = BTreeSet::new();
     for posted in posted {
         match events.get(&posted.event) {
+            None if fence::may_lose(world, posted.life, posted.at) => {}
             None => world.find(format!("events: a receiver saw {}, which does not exist", posted.event)),
             Some(bytes) if *bytes != posted.body => {
                 world.find(format!("events: a receiver saw different bytes of {}", posted.event));
@@ -334,7 +342,8 @@ fn nothing_unrecorded(world: &World, engine: &Engine, tenants: &[Tenant]) {
         .map(|record| record.row.message_id_header(record.id))
         .collect();
     let taken = world.state().taken.clone();
-    for taken in taken.iter().filter(|taken| !known.contains(&taken.message_id)) {
+    let is_unknown = |taken: &&Taken| !known.contains(&taken.message_id);
+    for taken in taken.iter().filter(is_unknown).filter(|taken| !fence::may_lose(world, taken.life, taken.at)) {
         world.find(format!("nothing unrecorded: {} of {} does not exist", taken.message_id, taken.subject));
     }
 }

@@ -1,14 +1,15 @@
 //! One process from opening its store to its end: a normal stop, a kill, a power cut or a failure.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 use super::plan::{Action, FaultClass};
+use super::process::{Front, Host, Hosts, Process};
 use super::reports::Report;
-use super::service::{self, DispatcherTask, Service, Workers};
+use super::service::{self, Service};
 use super::world::{End, Progress, Tenant, World};
 use super::{bounces, clients, invariants, receivers, replica, reports};
 use crate::domain::api_key::Scopes;
@@ -18,9 +19,8 @@ use crate::engine::Caller;
 use crate::engine::accounts::NewKey;
 use crate::engine::endpoints::{EndpointChange, NewEndpoint};
 use crate::engine::replica::ReplicaError;
+use crate::store::single_threaded::Turns;
 
-/// Grace period for work in flight when the service stops.
-const GRACE: Duration = Duration::from_secs(30);
 /// Time for answering callers after the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Elapsed time after the last fault within which all work must end: the longest delay between two attempts of a
@@ -29,37 +29,20 @@ const LIVENESS: Duration = Duration::from_secs(60 * 3600);
 /// Maximum starts that a faulty disk may prevent.
 const STARTS_MAX: u32 = 20;
 
-/// Runs one process, and returns its end; `None` if it could not start.
+/// Runs one process, and returns its end; `None` if it could not start. In runs with a standby, it may be two.
 pub(super) fn live(world: &Arc<World>) -> Option<End> {
-    let workers: Workers = Arc::new(Mutex::new(None));
-    let (has_work, is_off) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let runtime = {
-        let (world, workers) = (Arc::clone(world), Arc::clone(&workers));
-        let (has_work, is_off) = (Arc::clone(&has_work), Arc::clone(&is_off));
-        Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .on_thread_park(move || {
-                let mut workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
-                if workers.as_mut().is_some_and(|turns| turns.has_work()) {
-                    has_work.notify_one();
-                }
-                if world.machine.is_off() {
-                    is_off.notify_one();
-                }
-            })
-            .build()
-            .expect("a runtime of one thread")
-    };
+    let (hosts, is_off) = (Hosts::default(), Arc::new(Notify::new()));
+    let runtime = runtime(world, &hosts, &is_off);
     let end = runtime.block_on(async {
         world.clocks.start();
+        replica::connect_all(world);
         let starting = tokio::select! {
             biased;
             () = is_off.notified() => Err(None),
-            started = start(world, &workers) => started.map_err(Some),
+            started = start(world, &hosts) => started.map_err(Some),
         };
-        let (service, dispatcher) = match starting {
-            Ok(started) => started,
+        let front = match starting {
+            Ok(process) => Front::of(process),
             Err(error) => {
                 not_started(world, error.as_ref());
                 world.clocks.stop();
@@ -70,44 +53,67 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
             tokio::select! {
                 biased;
                 () = is_off.notified() => End::Off,
-                _ = service.engine.store.health().failed() => failed(world).await,
-                () = deposed(&dispatcher) => {
+                () = front.failed() => failed(world).await,
+                () = deposed(world, &front) => {
                     world.find("one holder: a machine without a standby was deposed".to_owned());
                     End::Failed
                 }
-                end = run(world, &service) => end,
+                end = run(world, &front, &hosts) => end,
             }
         };
         let end = tokio::select! {
             biased;
             end = ending => end,
-            () = service::serve_workers(world, &workers, &has_work) => unreachable!("workers never end"),
+            () = service::serve_workers(world, &hosts[0]) => unreachable!("workers never end"),
+            () = service::serve_workers(world, &hosts[1]) => unreachable!("workers never end"),
         };
-        let end = finish(world, &service, dispatcher, &workers, &has_work, end).await;
+        let end = finish(world, &front.main(), &hosts, end).await;
         world.clocks.stop();
         Some(end)
     });
     // The running tasks end with their runtime. After a kill their further writes reach no disk.
     drop(runtime);
-    *workers.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    hosts.iter().for_each(Host::clear);
     if !matches!(end, Some(End::Stopped)) {
-        world.machine.restart();
+        world.main_machine().restart();
     }
     end
 }
 
-/// Claims the log if there is a replica, opens the store, and starts the service.
-async fn start(world: &Arc<World>, workers: &Workers) -> Result<(Arc<Service>, DispatcherTask), ReplicaError> {
-    let claim = replica::claim(world, workers).await?;
-    let opened = service::open(world, workers, claim.as_ref().and_then(|claim| claim.start(world)))?;
-    Service::start(world, opened, claim).await
+/// Creates a runtime of one thread, which looks for work of the stores before it sleeps.
+fn runtime(world: &Arc<World>, hosts: &Hosts, is_off: &Arc<Notify>) -> Runtime {
+    let (world, hosts, is_off) = (Arc::clone(world), Arc::clone(hosts), Arc::clone(is_off));
+    let look = move || {
+        for host in &*hosts {
+            let mut workers = host.workers.lock().unwrap_or_else(PoisonError::into_inner);
+            if workers.as_mut().is_some_and(Turns::has_work) {
+                host.has_work.notify_one();
+            }
+        }
+        if world.main_machine().is_off() {
+            is_off.notify_one();
+        }
+    };
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).on_thread_park(look).build();
+    runtime.expect("a runtime of one thread")
 }
 
-/// Resolves once another machine has claimed the log.
-async fn deposed(dispatcher: &DispatcherTask) {
-    match &dispatcher.replica {
-        Some(replica) => replica.shared().deposed().await,
-        None => std::future::pending().await,
+/// Claims the log if there is a replica, opens the store, and starts the service.
+async fn start(world: &Arc<World>, hosts: &Hosts) -> Result<Process, ReplicaError> {
+    let node = world.state().main;
+    let workers = &hosts[node].workers;
+    let claim = replica::claim_at_start(world, node, workers).await?;
+    let opened = service::open(world, node, workers, claim.as_ref().and_then(|claim| claim.start(world)))?;
+    let process = Process::new(world, node, Service::start(world, opened, claim).await?);
+    replica::promoted(world, &process.service.engine);
+    Ok(process)
+}
+
+/// Resolves once another machine has claimed the log although there is no standby.
+async fn deposed(world: &World, front: &Front) {
+    match replica::fence::has_standby(world) {
+        true => std::future::pending().await,
+        false => front.main().deposed().await,
     }
 }
 
@@ -116,6 +122,9 @@ async fn deposed(dispatcher: &DispatcherTask) {
 fn not_started(world: &World, error: Option<&ReplicaError>) {
     let Some(error) = error else { return world.note("turned off at the start") };
     world.note(format!("could not start: {error}"));
+    if replica::has_successor(world, error) {
+        return;
+    }
     if !replica::is_of_faults(error) {
         world.find(format!("liveness: the service does not start: {error}"));
     }
@@ -129,33 +138,18 @@ fn not_started(world: &World, error: Option<&ReplicaError>) {
 }
 
 /// Ends the process as `end` says.
-async fn finish(
-    world: &Arc<World>,
-    service: &Arc<Service>,
-    mut dispatcher: DispatcherTask,
-    workers: &Workers,
-    has_work: &Notify,
-    end: End,
-) -> End {
+async fn finish(world: &Arc<World>, process: &Process, hosts: &Hosts, end: End) -> End {
+    // Only the newest process is stopped normally.
+    world.machine(1 - process.node).restart();
     match end {
         End::Stopped => {
-            let stopping = dispatcher.stop(GRACE);
-            let has_finished = tokio::select! {
-                biased;
-                has_finished = stopping => has_finished,
-                () = service::serve_workers(world, workers, has_work) => unreachable!("workers never end"),
-            };
-            replica::close(world, &service.engine.store, (workers, has_work), GRACE).await;
-            if let Some(replica) = dispatcher.replica {
-                let is_released = replica.stop(GRACE).await;
-                world.note(format!("the log was released: {is_released}"));
-            }
+            let has_finished = process.stop(world, hosts).await;
             // Aborted work may have been sent, and is sent again.
             if has_finished { End::Stopped } else { End::Killed }
         }
         // Nothing more is written.
-        End::Killed | End::Off | End::Failed | End::Finished => {
-            world.machine.restart();
+        End::Killed | End::Off | End::Failed | End::Finished | End::Lost | End::Deposed => {
+            world.machine(process.node).restart();
             end
         }
     }
@@ -163,7 +157,7 @@ async fn finish(
 
 /// The store has failed: callers get an error, then the process ends.
 async fn failed(world: &World) -> End {
-    if world.machine.is_off() {
+    if world.main_machine().is_off() {
         return End::Off;
     }
     let may_fail = [FaultClass::Disk, FaultClass::Full, FaultClass::Kill, FaultClass::Power];
@@ -175,18 +169,23 @@ async fn failed(world: &World) -> End {
 }
 
 /// Runs the planned actions of this process, until one ends it or the run is over.
-async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
+async fn run(world: &Arc<World>, front: &Front, hosts: &Hosts) -> End {
+    let process = front.main();
     if world.state().tenants.is_empty() {
-        set_up(world, service).await;
-        replica::wait_for_base(service).await;
+        set_up(world, &process.service).await;
+        replica::wait_for_base(&process.service).await;
         world.state().is_hostile = true;
     }
     let now = world.clocks.elapsed();
     world.state().served_at = now;
-    invariants::after_start(world, &service.engine);
-    clients::start(world, service);
-    tokio::spawn(bounces::send(Arc::clone(world), Arc::clone(service)));
-    tokio::spawn(reports::send(Arc::clone(world), Arc::clone(service)));
+    invariants::after_start(world, &process.service.engine);
+    drop(process);
+    clients::start(world, front);
+    tokio::spawn(bounces::send(Arc::clone(world), front.clone()));
+    tokio::spawn(reports::send(Arc::clone(world), front.clone()));
+    if replica::fence::has_standby(world) {
+        tokio::spawn(replica::stand_by(Arc::clone(world), front.clone(), Arc::clone(hosts)));
+    }
     loop {
         let next = world.state().actions_done;
         let Some((at, action)) = world.plan.actions.get(next).copied() else { break };
@@ -195,23 +194,30 @@ async fn run(world: &Arc<World>, service: &Arc<Service>) -> End {
         world.note(format!("{action:?}"));
         match action {
             Action::Suppress(number) => {
-                tokio::spawn(clients::suppress(Arc::clone(world), Arc::clone(service), number));
+                tokio::spawn(clients::suppress(Arc::clone(world), front.clone(), number));
             }
             Action::Cancel(number) => {
-                tokio::spawn(clients::cancel(Arc::clone(world), Arc::clone(service), number));
+                tokio::spawn(clients::cancel(Arc::clone(world), front.clone(), number));
             }
             Action::SetClock(by) => world.clocks.set_by(by),
-            Action::Disk(fault, after) => world.machine.plan(after, fault),
+            Action::Disk(fault, after) => world.main_machine().plan(after, fault),
             Action::Stop => return End::Stopped,
             Action::Kill => return End::Killed,
+            Action::Failover(failover) => {
+                if let Some(end) = replica::fail_over(world, failover) {
+                    return end;
+                }
+            }
             Action::EndFaults => {
-                world.machine.forgive();
+                world.main_machine().forgive();
+                replica::connect_all(world);
                 world.state().is_hostile = false;
             }
         }
     }
-    enable_endpoints(world, service).await;
-    settle(world, service).await;
+    enable_endpoints(world, front).await;
+    settle(world, front).await;
+    let service = &front.main().service;
     invariants::at_the_end(world, &service.engine);
     reports::judge(world, &service.engine).await;
     replica::at_the_end(world, service).await;
@@ -237,18 +243,18 @@ async fn set_up(world: &Arc<World>, service: &Arc<Service>) {
 }
 
 /// Enables the endpoints that failures disabled.
-async fn enable_endpoints(world: &Arc<World>, service: &Arc<Service>) {
+async fn enable_endpoints(world: &Arc<World>, front: &Front) {
     let tenants = world.state().tenants.clone();
     for tenant in tenants {
         let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
-        if let Err(error) = service.engine.update_endpoint(tenant.account, tenant.endpoint, change).await {
+        if let Err(error) = front.main().service.engine.update_endpoint(tenant.account, tenant.endpoint, change).await {
             world.find(format!("liveness: an endpoint can't be enabled: {error:?}"));
         }
     }
 }
 
 /// Waits until no work is left.
-async fn settle(world: &Arc<World>, service: &Arc<Service>) {
+async fn settle(world: &Arc<World>, front: &Front) {
     let deadline = world.clocks.elapsed() + LIVENESS;
     let mut pause = Duration::from_secs(10);
     loop {
@@ -258,7 +264,7 @@ async fn settle(world: &Arc<World>, service: &Arc<Service>) {
         let are_done = world.state().submissions.iter().all(|submission| is_done(&submission.progress))
             && world.state().bounces.iter().all(|bounce| bounce.answer.is_some())
             && world.state().reports.iter().all(Report::is_done);
-        let unsettled = invariants::unsettled(world, &service.engine);
+        let unsettled = invariants::unsettled(world, &front.main().service.engine);
         if are_done && unsettled.is_none() {
             world.note("all work is settled");
             return;

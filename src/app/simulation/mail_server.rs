@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::plan::FaultClass;
+use super::replica::fence;
 use super::world::{Bounce, Offered, Taken, World};
 
 /// Probability of a fault for each command, per mille.
@@ -14,6 +15,8 @@ const FAULTS: u64 = 60;
 pub(super) struct MailServer {
     world: Arc<World>,
     name: String,
+    /// The process that sends.
+    life: u32,
     has_pipelining: bool,
     /// Bytes that are not processed yet.
     input: Vec<u8>,
@@ -31,10 +34,11 @@ pub(super) struct MailServer {
 
 impl MailServer {
     /// Creates a server with a greeting to send.
-    pub(super) fn new(world: &Arc<World>, name: &str) -> Self {
+    pub(super) fn new(world: &Arc<World>, name: &str, life: u32) -> Self {
         let mut server = Self {
             world: Arc::clone(world),
             name: name.to_owned(),
+            life,
             has_pipelining: world.below(3) != 0,
             input: Vec::new(),
             output: Vec::new(),
@@ -108,6 +112,7 @@ impl MailServer {
     /// Answers the final dot. A server that closes or stops answering may have accepted the message before.
     fn take(&mut self, message: &[u8]) {
         let Some(recipient) = self.recipient.take() else { return self.say("503 5.5.1 no recipient") };
+        fence::sends(&self.world, self.life);
         let before = self.output.len();
         self.answer("250 2.0.0 taken");
         let is_answered = self.output[before..].starts_with(b"250");
@@ -122,8 +127,8 @@ impl MailServer {
         };
         let (subject, message_id) = (field("Subject:"), field("Message-ID:"));
         self.world.note(format!("{} takes {subject} for {recipient}, answered: {is_answered}", self.name));
-        let (mail_at, life) = (self.mail_at, self.world.life());
-        let taken = Taken { message_id: message_id.clone(), subject, mail_at, life, is_answered };
+        let (mail_at, life, at) = (self.mail_at, self.life, self.world.clocks.elapsed());
+        let taken = Taken { message_id: message_id.clone(), subject, mail_at, at, life, is_answered };
         self.world.state().taken.push(taken);
         if is_answered && self.world.strikes(FaultClass::Bounces, 300) {
             let headers = text.split_once("\r\n\r\n").map_or(&*text, |(headers, _)| headers);

@@ -15,6 +15,7 @@ mod life;
 mod mail_server;
 mod names;
 mod plan;
+mod process;
 mod receivers;
 mod replica;
 mod reports;
@@ -36,10 +37,14 @@ use world::{End, World};
 const KEPT: &str = include_str!("../../../tests/seeds/service.txt");
 /// Seeds of runs with a replica that had findings.
 const KEPT_WITH_REPLICA: &str = include_str!("../../../tests/seeds/replica.txt");
+/// Seeds of runs with a standby that had findings.
+const KEPT_WITH_STANDBY: &str = include_str!("../../../tests/seeds/standby.txt");
 /// Number of runs in each half of the everyday test.
 const RUNS: u64 = 100;
 /// The same for runs with a replica, which take longer: after each process the bucket is restored.
 const RUNS_WITH_REPLICA: u64 = 30;
+/// The same for runs with a standby, which have two machines.
+const RUNS_WITH_STANDBY: u64 = 15;
 /// Maximum number of processes in one run.
 const LIVES_MAX: usize = 200;
 
@@ -75,6 +80,14 @@ const REPLICATED: Family = Family {
     variable: "POSTRIDER_REPLICA_SIMULATION",
     list: "replica.txt",
     runs: RUNS_WITH_REPLICA,
+};
+
+/// Runs with a replica and a standby.
+const WITH_STANDBY: Family = Family {
+    planner: Plan::with_standby,
+    variable: "POSTRIDER_STANDBY_SIMULATION",
+    list: "standby.txt",
+    runs: RUNS_WITH_STANDBY,
 };
 
 /// Runs `seed` without some classes of faults.
@@ -116,7 +129,7 @@ fn run(family: Family, seed: u64, without: &BTreeSet<FaultClass>) -> Run {
 /// Switches off one class of faults after the other, as long as the run still has a finding.
 fn shrunk(family: Family, found: Run) -> Run {
     let (mut least, mut without) = (found, BTreeSet::new());
-    for fault in FaultClass::ALL.into_iter().chain(FaultClass::OF_REPLICA) {
+    for fault in FaultClass::ALL.into_iter().chain(FaultClass::OF_REPLICA).chain(FaultClass::OF_STANDBY) {
         if !least.faults.contains(&fault) {
             continue;
         }
@@ -196,7 +209,7 @@ fn the_invariants_hold_under_faults_odd_seeds() {
 
 #[test]
 fn seeds_with_earlier_findings_have_none() {
-    for (family, kept) in [(ALONE, KEPT), (REPLICATED, KEPT_WITH_REPLICA)] {
+    for (family, kept) in [(ALONE, KEPT), (REPLICATED, KEPT_WITH_REPLICA), (WITH_STANDBY, KEPT_WITH_STANDBY)] {
         let kept = kept.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
         run_all(family, kept.map(|seed| seed.parse().expect("a seed is a number")));
     }
@@ -213,9 +226,19 @@ fn the_invariants_hold_with_a_replica_odd_seeds() {
 }
 
 #[test]
+fn the_invariants_hold_with_a_standby_even_seeds() {
+    run_half(WITH_STANDBY, 0);
+}
+
+#[test]
+fn the_invariants_hold_with_a_standby_odd_seeds() {
+    run_half(WITH_STANDBY, 1);
+}
+
+#[test]
 #[expect(clippy::print_stdout, reason = "its purpose is to print")]
 fn one_run() {
-    for family in [ALONE, REPLICATED] {
+    for family in [ALONE, REPLICATED, WITH_STANDBY] {
         let Some(seed) = variable(family.variable) else { continue };
         let run = run(family, seed, &BTreeSet::new());
         println!("{}", run.log.join("\n"));
@@ -227,7 +250,8 @@ fn one_run() {
 
 #[test]
 fn a_seed_determines_the_run() {
-    for (family, seed) in (0..8).flat_map(|seed| [(ALONE, seed), (REPLICATED, seed)]) {
+    let with_standby = (0..3).map(|seed| (WITH_STANDBY, seed));
+    for (family, seed) in (0..8).flat_map(|seed| [(ALONE, seed), (REPLICATED, seed)]).chain(with_standby) {
         let (first, second) = (run(family, seed, &BTreeSet::new()), run(family, seed, &BTreeSet::new()));
         let differs = first.log.iter().zip(&second.log).find(|(first, second)| first != second);
         assert_eq!(differs, None, "seed {seed}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::replica::ReplicaPlan;
+use super::replica::{Failover, ReplicaPlan};
 use crate::store::single_threaded::{DiskFault, Rng};
 
 /// A class of faults. Each seed enables some of them.
@@ -47,11 +47,16 @@ pub(super) enum FaultClass {
     StaleLists,
     /// The bucket can't be reached for a while.
     Outage,
+    /// The machine is lost, stays off or is cut off from the bucket, and a standby takes over.
+    Failover,
 }
 
 impl FaultClass {
     /// Further classes of runs with a replica.
     pub(super) const OF_REPLICA: [Self; 3] = [Self::Bucket, Self::StaleLists, Self::Outage];
+
+    /// Further classes of runs with a standby.
+    pub(super) const OF_STANDBY: [Self; 1] = [Self::Failover];
 
     pub(super) const ALL: [Self; 16] = [
         Self::Names,
@@ -88,6 +93,8 @@ pub(super) enum Action {
     Stop,
     /// The process is killed.
     Kill,
+    /// Another machine takes over.
+    Failover(Failover),
     /// Faults end; disabled endpoints are enabled again.
     EndFaults,
 }
@@ -149,6 +156,35 @@ impl Plan {
         plan
     }
 
+    /// Draws the plan of `seed` for a run with a replica and a standby.
+    pub(super) fn with_standby(seed: u64, without: &BTreeSet<FaultClass>) -> Self {
+        let mut plan = Self::with_replica(seed, without);
+        let mut rng = Rng::new(seed ^ 0x57a9_db1e);
+        let replica = plan.replica.as_mut().expect("the run has a replica");
+        replica.lease.is_automatic = replica.lease.stops && rng.coin();
+        if replica.lease.is_automatic {
+            // An idle holder writes three slots in each lease.
+            replica.lease.lease = replica.lease.lease.max(Duration::from_secs(20));
+        }
+        let (lease, is_lossy) = (replica.lease, !replica.loses_nothing());
+        if is_lossy {
+            // A takeover may lose what tenants and other servers were answered.
+            plan.faults.retain(|fault| !matches!(fault, FaultClass::Tenants | FaultClass::Bounces));
+            plan.actions.retain(|(_, action)| !matches!(action, Action::Suppress(_) | Action::Cancel(_)));
+        }
+        let end = u64::try_from(plan.faults_end.as_millis()).unwrap();
+        for _ in 0..1 + rng.index(3) {
+            let at = Duration::from_millis(rng.below(end));
+            let failover = Failover::draw(&mut rng, &lease);
+            if !without.contains(&FaultClass::Failover) {
+                plan.actions.push((at, Action::Failover(failover)));
+            }
+        }
+        plan.faults.extend(FaultClass::OF_STANDBY.into_iter().filter(|fault| !without.contains(fault)));
+        plan.actions.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
     fn draw_actions(&mut self, rng: &mut Rng) {
         let mut actions = Vec::new();
         for fault in FaultClass::ALL {
@@ -197,7 +233,8 @@ impl Plan {
             | FaultClass::Bounces
             | FaultClass::Bucket
             | FaultClass::StaleLists
-            | FaultClass::Outage => None,
+            | FaultClass::Outage
+            | FaultClass::Failover => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::plan::FaultClass;
+use super::replica::fence;
 use super::world::{Posted, World};
 use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
 
@@ -13,7 +14,11 @@ use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookReque
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Sends webhook requests to the simulated receivers.
-pub(super) struct SimulatedPost(pub(super) Arc<World>);
+pub(super) struct SimulatedPost {
+    pub(super) world: Arc<World>,
+    /// The process that sends.
+    pub(super) life: u32,
+}
 
 /// Returns the endpoint URL of a tenant.
 pub(super) fn url(tenant: usize) -> String {
@@ -23,7 +28,8 @@ pub(super) fn url(tenant: usize) -> String {
 impl Post for SimulatedPost {
     fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
         Box::pin(async move {
-            let (world, began) = (&self.0, Instant::now());
+            let (world, began) = (&self.world, Instant::now());
+            fence::sends(world, self.life);
             sleep(world.millis(0, 50)).await;
             if world.strikes(FaultClass::Webhooks, 60) {
                 let error = world.pick(&[PostError::Dns, PostError::Connect, PostError::Tls]);
@@ -42,7 +48,7 @@ impl Post for SimulatedPost {
 impl SimulatedPost {
     /// Returns status and error of an answer, and whether the receiver has seen the event.
     fn judge(&self) -> (Option<u16>, Option<PostError>, bool) {
-        let world = &self.0;
+        let world = &self.world;
         if !world.strikes(FaultClass::Webhooks, 200) {
             return (Some(world.pick(&[200, 202, 204])), None, true);
         }
@@ -59,9 +65,10 @@ impl SimulatedPost {
         let tenant = host.trim_start_matches("hooks-").trim_end_matches(".test").parse().unwrap();
         let event: serde_json::Value = serde_json::from_slice(&request.body).expect("an event is JSON");
         let event = event["id"].as_str().expect("an event has an id").to_owned();
-        self.0.note(format!("hooks-{tenant} sees {event}, acknowledged: {is_acknowledged}"));
-        let posted = Posted { tenant, event, body: request.body.to_vec(), is_acknowledged };
-        self.0.state().posted.push(posted);
+        self.world.note(format!("hooks-{tenant} sees {event}, acknowledged: {is_acknowledged}"));
+        let (life, at) = (self.life, self.world.clocks.elapsed());
+        let posted = Posted { tenant, event, body: request.body.to_vec(), life, at, is_acknowledged };
+        self.world.state().posted.push(posted);
     }
 }
 

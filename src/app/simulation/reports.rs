@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::clients::with_patience;
 use super::plan::{FaultClass, Plan};
-use super::service::Service;
+use super::process::Front;
 use super::smtp_client;
 use super::world::World;
 use crate::base::entropy::SeededEntropy;
@@ -73,13 +73,14 @@ pub(super) fn draw(plan: &Plan) -> Vec<Report> {
 }
 
 /// Sends the reports that are due, one after the other, for as long as the process lives.
-pub(super) async fn send(world: Arc<World>, service: Arc<Service>) {
+pub(super) async fn send(world: Arc<World>, front: Front) {
     while let Some((number, report)) = next(&world) {
         sleep(report.at.saturating_sub(world.clocks.elapsed())).await;
+        let process = front.reached(&world);
         let address = report_address(&domain(report.tenant).parse().unwrap());
-        let mail = report.mail.clone().unwrap_or_else(|| mail(number, &report, &service.engine));
+        let mail = report.mail.clone().unwrap_or_else(|| mail(number, &report, &process.service.engine));
         world.state().reports[number].mail = Some(mail.clone());
-        let sending = smtp_client::bounce(&service.bounces, &address, &mail);
+        let sending = smtp_client::bounce(&process.service.bounces, &address, &mail);
         let answer = with_patience(&world, sending).await.map_or(0, |(code, _)| code);
         world.note(format!("report {number} is answered {answer}"));
         if answer >= 500 {

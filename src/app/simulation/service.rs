@@ -4,11 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::clock::SimulatedClock;
 use super::names::SimulatedNames;
+use super::process::Host;
 use super::receivers::SimulatedPost;
 use super::replica::Claim;
 use super::transmit::SimulatedTransmit;
@@ -62,19 +63,20 @@ pub(super) struct DispatcherTask {
 /// The store's workers, shared with the hook that checks whether they have work.
 pub(super) type Workers = Arc<Mutex<Option<Turns>>>;
 
-/// Opens the store on the machine's disk, and returns it with its clock. Moves its workers to `workers`.
+/// Opens the store on a machine's disk, and returns it with its clock. Moves its workers to `workers`.
 ///
 /// # Errors
 /// Those of opening it.
 pub(super) fn open(
     world: &World,
+    node: usize,
     workers: &Workers,
     replica: Option<ReplicaStart>,
 ) -> Result<(Store, Arc<SimulatedClock>), OpenError> {
-    open_on(world, &world.machine, workers, replica)
+    open_on(world, &world.machine(node), workers, replica)
 }
 
-/// Opens the store on the disk of another machine.
+/// Opens the store on any disk.
 ///
 /// # Errors
 /// Those of opening it.
@@ -128,8 +130,8 @@ impl Service {
         if let Some(shared) = &shared {
             engine.replication.get_or_init(|| Arc::new(Replication::new(Arc::clone(shared), None)));
         }
-        let transmit = Arc::new(SimulatedTransmit(Arc::clone(world)));
-        let post = Arc::new(SimulatedPost(Arc::clone(world)));
+        let transmit = Arc::new(SimulatedTransmit { world: Arc::clone(world), life: world.life() });
+        let post = Arc::new(SimulatedPost { world: Arc::clone(world), life: world.life() });
         let rules = Arc::new(Rules::built_in().clone());
         let bounces = Arc::new(Receiver::new(Arc::clone(&engine), Arc::clone(&rules)));
         let tables = Tables { rules, shaping: Arc::new(Shaping::built_in().clone()) };
@@ -194,10 +196,10 @@ fn dkim_key_of_seed(algorithm: DkimAlgorithm, entropy: &dyn Entropy) -> Result<G
     }
 }
 
-/// Runs the store's workers in turns, as long as it is polled. `has_work` is notified when they have work.
-pub(super) async fn serve_workers(world: &World, workers: &Workers, has_work: &Notify) {
+/// Runs the workers of a machine's store in turns, as long as it is polled.
+pub(super) async fn serve_workers(world: &World, host: &Host) {
     let with = |turn: &mut dyn FnMut(&mut Turns)| {
-        if let Some(turns) = &mut *workers.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(turns) = &mut *host.workers.lock().unwrap_or_else(PoisonError::into_inner) {
             turn(turns);
         }
     };
@@ -206,7 +208,7 @@ pub(super) async fn serve_workers(world: &World, workers: &Workers, has_work: &N
         with(&mut |turns| due_in = turns.due_in());
         tokio::select! {
             biased;
-            () = has_work.notified() => {}
+            () = host.has_work.notified() => {}
             () = async { tokio::time::sleep(due_in.unwrap_or_default()).await }, if due_in.is_some() => {
                 with(&mut |turns| turns.write(0));
                 continue;

@@ -17,7 +17,11 @@ use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::transcript::Transcript;
 
 /// Opens sessions with simulated mail servers.
-pub(super) struct SimulatedTransmit(pub(super) Arc<World>);
+pub(super) struct SimulatedTransmit {
+    pub(super) world: Arc<World>,
+    /// The process that sends.
+    pub(super) life: u32,
+}
 
 struct SimulatedSession {
     world: Arc<World>,
@@ -29,7 +33,7 @@ struct SimulatedSession {
 impl Transmit for SimulatedTransmit {
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
         Box::pin(async move {
-            let world = &self.0;
+            let world = &self.world;
             sleep(world.millis(1, 60)).await;
             if world.strikes(FaultClass::Connect, 100) {
                 return Err(failed(target, Phase::Connect, Ending::Unreachable("connection refused".to_owned())));
@@ -49,7 +53,7 @@ impl Transmit for SimulatedTransmit {
             let mut session = SimulatedSession {
                 world: Arc::clone(world),
                 client: Client::new(settings, Duration::ZERO),
-                server: MailServer::new(world, &target.host),
+                server: MailServer::new(world, &target.host, self.life),
                 epoch: Instant::now(),
             };
             session.drive().await;

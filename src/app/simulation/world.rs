@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::clock::MachineClocks;
 use super::plan::{FaultClass, Plan};
+use super::replica::{Promotion, Takeover};
 use super::reports::{self, Report};
 use crate::base::id::{AccountId, EndpointId, MessageId};
 use crate::engine::memory_bucket::MemoryStore;
@@ -42,6 +43,8 @@ pub(super) enum Progress {
     InFlight,
     /// The service accepted it.
     Accepted(Vec<MessageId>),
+    /// The service accepted it, and its successor may lack it.
+    Lost,
     /// The service refused it permanently.
     Refused(u16),
     /// The result is unknown, and the client does not try again.
@@ -73,6 +76,8 @@ pub(super) struct Taken {
     pub(super) subject: String,
     /// Time of its MAIL command.
     pub(super) mail_at: Duration,
+    /// Time of its final dot.
+    pub(super) at: Duration,
     /// The process that sent it.
     pub(super) life: u32,
     /// Whether the 250 was sent.
@@ -106,6 +111,9 @@ pub(super) struct Posted {
     pub(super) tenant: usize,
     pub(super) event: String,
     pub(super) body: Vec<u8>,
+    /// The process that sent it.
+    pub(super) life: u32,
+    pub(super) at: Duration,
     /// Whether a 2xx was sent.
     pub(super) is_acknowledged: bool,
 }
@@ -121,8 +129,23 @@ pub(super) enum End {
     Off,
     /// Its store failed, so it ended.
     Failed,
+    /// Its machine is lost, or stays off.
+    Lost,
+    /// Another machine claimed the log.
+    Deposed,
     /// The run is over.
     Finished,
+}
+
+/// A machine that may serve.
+pub(super) struct Node {
+    machine: Machine,
+    /// Number of disks that it has lost.
+    pub(super) lost_disks: u64,
+    /// Elapsed time since which it can't reach the bucket.
+    pub(super) cut_at: Option<Duration>,
+    /// Whether its store served, and another machine claimed the log since.
+    pub(super) is_deposed: bool,
 }
 
 /// The record of a run.
@@ -142,6 +165,16 @@ pub(super) struct State {
     pub(super) lives: Vec<End>,
     /// Number of actions done.
     pub(super) actions_done: usize,
+    /// The machines; the second one serves only in runs with a standby.
+    pub(super) nodes: [Node; 2],
+    /// The machine that serves.
+    pub(super) main: usize,
+    /// The promotion by which the next process begins.
+    pub(super) promotion: Option<Promotion>,
+    /// Elapsed time at which a standby began to claim the log.
+    pub(super) claiming_at: Option<Duration>,
+    /// Takeovers, by the process whose log was claimed.
+    pub(super) takeovers: BTreeMap<u32, Takeover>,
     /// Master key of the store, in runs with a replica.
     pub(super) master_key: Option<Raw>,
     /// Elapsed time of the last failed call to the bucket.
@@ -153,15 +186,28 @@ pub(super) struct State {
     pub(super) findings: Vec<String>,
 }
 
+impl Node {
+    fn new(seed: u64) -> Self {
+        Self { machine: Machine::new(seed), lost_disks: 0, cut_at: None, is_deposed: false }
+    }
+
+    /// Replaces the machine's disk by an empty one.
+    pub(super) fn lose_disk(&mut self, seed: u64) {
+        let lost_disks = self.lost_disks + 1;
+        *self = Self { lost_disks, ..Self::new(seed ^ (lost_disks << 32)) };
+    }
+}
+
 /// The world of one run.
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) clocks: MachineClocks,
-    pub(super) machine: Machine,
     /// The objects of the replica's bucket.
     pub(super) objects: MemoryStore,
     /// Is notified of every new bounce.
     pub(super) has_bounce: Notify,
+    /// Is notified when an operator promotes the standby.
+    pub(super) promotion: Notify,
     state: Mutex<State>,
 }
 
@@ -181,21 +227,37 @@ impl World {
             suppressed: BTreeMap::new(),
             lives: Vec::new(),
             actions_done: 0,
+            nodes: [seed, seed ^ 0x57a9_db1e].map(Node::new),
+            main: 0,
+            promotion: None,
+            claiming_at: None,
+            takeovers: BTreeMap::new(),
             master_key: None,
             bucket_failed_at: None,
             served_at: Duration::ZERO,
             is_hostile: false,
             findings: Vec::new(),
         };
-        let (clocks, machine) = (MachineClocks::new(), Machine::new(seed));
-        let (objects, has_bounce) = (MemoryStore::default(), Notify::new());
-        let world = Self { plan, clocks, machine, objects, has_bounce, state: Mutex::new(state) };
+        let (clocks, objects) = (MachineClocks::new(), MemoryStore::default());
+        let (has_bounce, promotion) = (Notify::new(), Notify::new());
+        let world = Self { plan, clocks, objects, has_bounce, promotion, state: Mutex::new(state) };
         world.draw_submissions();
         world
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the disk of a machine.
+    pub(super) fn machine(&self, node: usize) -> Machine {
+        self.state().nodes[node].machine.clone()
+    }
+
+    /// Returns the disk of the machine that serves.
+    pub(super) fn main_machine(&self) -> Machine {
+        let state = self.state();
+        state.nodes[state.main].machine.clone()
     }
 
     /// Returns the tenants. Never hold two guards of [`World::state`] in one statement.
@@ -250,7 +312,9 @@ impl World {
     pub(super) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.state().log.hash(&mut hasher);
-        self.machine.trace().hash(&mut hasher);
+        for node in [0, 1] {
+            self.machine(node).trace().hash(&mut hasher);
+        }
         hasher.finish()
     }
 

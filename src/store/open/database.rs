@@ -19,7 +19,7 @@ use crate::store::journal;
 pub(super) const HALF_MADE: &str = "postrider.redb.new";
 
 /// Creates the data directory durably if it is missing.
-pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+pub(in crate::store) fn make_directory(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !disk.exists(path);
     let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
     if missing.is_empty() {

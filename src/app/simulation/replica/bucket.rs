@@ -7,11 +7,14 @@ use crate::app::simulation::world::World;
 use crate::engine::memory_bucket::{BucketCall, BucketFault, MemoryBucket};
 use crate::engine::ports::BucketOperation;
 
-/// Returns the bucket of a process.
-pub(super) fn connect(world: &Arc<World>) -> MemoryBucket {
+/// Returns the bucket of a process on the machine `node`, or on none of the machines.
+pub(super) fn connect(world: &Arc<World>, node: Option<usize>) -> MemoryBucket {
     let bucket = world.objects.bucket();
     let (of_faults, of_latency) = (Arc::clone(world), Arc::clone(world));
     bucket.draw(move |call| {
+        if node.is_some_and(|node| of_faults.state().nodes[node].cut_at.is_some()) {
+            return Some(BucketFault::Unreachable);
+        }
         let fault = draw(&of_faults, call);
         if let Some(fault) = fault {
             of_faults.note(format!("the bucket fails at {} of {}: {fault:?}", call.operation, call.name));

@@ -1,17 +1,20 @@
 //! The replica of a run: the claim of the log, the tasks of the active machine, and the checks of what the bucket has.
 
 mod bucket;
+mod failover;
+pub(super) mod fence;
 mod judge;
 mod plan;
+mod standby;
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::clock::SimulatedClock;
+use super::process::Host;
 use super::service::{self, Workers};
 use super::world::World;
 use crate::base::entropy::SeededEntropy;
@@ -24,23 +27,38 @@ use crate::store::open::{OpenError, ReplicaStart};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::single_threaded::{DIRECTORY, Machine, Turns};
 
+pub(super) use failover::{connect_all, fail_over, has_successor, promoted};
+pub(super) use fence::Takeover;
 pub(super) use judge::{after_end, at_the_end, wait_for_base};
-pub(super) use plan::ReplicaPlan;
+pub(super) use plan::{Failover, ReplicaPlan};
+pub(super) use standby::{Promotion, stand_by};
 
 /// A claimed log, for the start of a process.
 pub(super) struct Claim(pub(super) Joined);
 
-/// Creates the replica's ports for a process on `machine`.
-fn ports(world: &Arc<World>, machine: &Machine, holder: &str, salt: u64) -> ReplicaWorld {
+/// Creates the replica's ports for a process on a machine.
+fn ports_of(world: &Arc<World>, node: usize, salt: u64) -> ReplicaWorld {
+    ports(world, &world.machine(node), Some(node), salt)
+}
+
+/// Creates the replica's ports for a process on the disk of `machine`.
+fn ports(world: &Arc<World>, machine: &Machine, node: Option<usize>, salt: u64) -> ReplicaWorld {
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(&world.clocks));
     let seed = world.plan.seed.wrapping_mul(1_000) + u64::from(world.life());
     let plan = world.plan.replica.as_ref();
+    // A new disk has another name.
+    let lost_disks = |node: usize| world.state().nodes[node].lost_disks;
+    let (holder, place) = match node {
+        None => ("restore".to_owned(), 1),
+        Some(0) if lost_disks(0) == 0 => ("first".to_owned(), 1),
+        Some(node) => (format!("machine-{node}-{}", lost_disks(node)), 2 + node as u64 + 10 * lost_disks(node)),
+    };
     ReplicaWorld {
-        bucket: Arc::new(bucket::connect(world)),
+        bucket: Arc::new(bucket::connect(world, node)),
         disk: machine.disk(),
         executor: Executor::Inline,
         holder: holder.parse().unwrap(),
-        place: 1,
+        place,
         clock: Arc::clone(&clock),
         real: clock,
         entropy: Arc::new(SeededEntropy::new(seed ^ salt)),
@@ -49,32 +67,63 @@ fn ports(world: &Arc<World>, machine: &Machine, holder: &str, salt: u64) -> Repl
     }
 }
 
+/// Claims the log for the next process of the machine `node`, which may be a standby that is promoted. `None` without a
+/// replica.
+///
+/// # Errors
+/// The reason why the log can't be claimed.
+pub(super) async fn claim_at_start(
+    world: &Arc<World>,
+    node: usize,
+    workers: &Workers,
+) -> Result<Option<Claim>, ReplicaError> {
+    let Some(promotion) = world.state().promotion else { return claim(world, node, workers, ClaimCause::Start).await };
+    // Frequent failures of the bucket may hide for ever that the log is abandoned.
+    let patience = if promotion == Promotion::ByHand { Duration::ZERO } else { LEASE_MAX * 20 };
+    let promoted_at = Some(world.clocks.elapsed() + patience);
+    loop {
+        let cause = standby::follow(world, node, promoted_at).await;
+        match claim(world, node, workers, cause).await {
+            Err(error @ (ReplicaError::Moved | ReplicaError::Claimed { .. } | ReplicaError::Broken { .. })) => {
+                world.note(format!("the log was not claimed: {error}"));
+            }
+            claimed => return claimed,
+        }
+    }
+}
+
 /// Creates the store if there is none, lets it catch up with the log, and claims the log. `None` without a replica.
 ///
 /// # Errors
 /// The reason why the log can't be claimed.
-pub(super) async fn claim(world: &Arc<World>, workers: &Workers) -> Result<Option<Claim>, ReplicaError> {
+async fn claim(
+    world: &Arc<World>,
+    node: usize,
+    workers: &Workers,
+    cause: ClaimCause,
+) -> Result<Option<Claim>, ReplicaError> {
     if world.plan.replica.is_none() {
         return Ok(None);
     }
-    if !world.machine.disk().has_store(Path::new(DIRECTORY)) {
-        let (store, _) = service::open(world, workers, None)?;
+    let machine = world.machine(node);
+    if !machine.disk().has_store(Path::new(DIRECTORY)) {
+        let (store, _) = service::open(world, node, workers, None)?;
         store.close();
         settle(workers);
         // The database must be closed before another process of the machine opens it.
         drop(store);
         *workers.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
-    world.state().master_key = Some(world.machine.master_key()?);
-    let ports = ports(world, &world.machine, "first", 0xc1a1);
-    let joined = replica::join(&ports, Path::new(DIRECTORY), ClaimCause::Start, &mut |_, _| {}).await?;
+    world.state().master_key = Some(machine.master_key()?);
+    let joined = replica::join(&ports_of(world, node, 0xc1a1), Path::new(DIRECTORY), cause, &mut |_, _| {}).await?;
     world.note(format!("claimed slot {} in epoch {}", joined.claim.slot, joined.claim.epoch));
     Ok(Some(Claim(joined)))
 }
 
 /// Closes a store, and serves its workers to their end. A batch waits for the bucket for at most `grace`.
-pub(super) async fn close(world: &World, store: &Store, (workers, has_work): (&Workers, &Notify), grace: Duration) {
+pub(super) async fn close(world: &World, store: &Store, host: &Host, grace: Duration) {
     store.close();
+    let workers = &host.workers;
     let landed = async {
         while workers.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Turns::is_landing) {
             sleep(Duration::from_millis(20)).await;
@@ -83,7 +132,7 @@ pub(super) async fn close(world: &World, store: &Store, (workers, has_work): (&W
     tokio::select! {
         biased;
         _ = timeout(grace, landed) => {}
-        () = service::serve_workers(world, workers, has_work) => unreachable!("workers never end"),
+        () = service::serve_workers(world, host) => unreachable!("workers never end"),
     }
     store.outbox().into_iter().for_each(|outbox| outbox.end_waits());
     settle(workers);

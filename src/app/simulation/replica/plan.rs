@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Promotion;
 use crate::engine::replica::{BasePolicy, ModeWords, Pace};
 use crate::machine::replica_lease::LeaseRules;
 use crate::store::open::SyncRule;
@@ -29,6 +30,35 @@ pub(in crate::app::simulation) struct ReplicaPlan {
     pub(in crate::app::simulation) latency: Duration,
     /// Periods of elapsed time in which the bucket can't be reached.
     pub(in crate::app::simulation) outages: Vec<(Duration, Duration)>,
+}
+
+/// The loss of the machine that serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::app::simulation) enum Failover {
+    /// It ends, and loses its disk.
+    DiskLost(Promotion),
+    /// It ends, and starts again after another machine has taken over.
+    Off(Promotion),
+    /// It runs, and can't reach the bucket for a while. After the second time an operator promotes the standby, unless
+    /// the standby promotes itself.
+    CutOff(Duration, Option<Duration>),
+}
+
+impl Failover {
+    /// Draws a loss of a machine with this lease.
+    pub(in crate::app::simulation) fn draw(rng: &mut Rng, lease: &LeaseRules) -> Self {
+        let by = if lease.is_automatic && rng.coin() { Promotion::ByLease } else { Promotion::ByHand };
+        let mut below = |limits: [u64; 3]| {
+            let limit = limits[rng.index(3)];
+            Duration::from_millis(rng.below(limit))
+        };
+        let (length, after) = (below([2_000, 30_000, 600_000]), below([1_000, 10_000, 200_000]));
+        match rng.index(4) {
+            0 => Self::DiskLost(by),
+            1 => Self::Off(by),
+            _ => Self::CutOff(length, (by == Promotion::ByHand).then_some(after)),
+        }
+    }
 }
 
 impl ReplicaPlan {
@@ -68,7 +98,8 @@ impl ReplicaPlan {
 
     /// Returns the pace of slots.
     pub(super) fn pace(&self) -> Pace {
-        let words = ModeWords { mode: if self.sync.is_some() { "sync" } else { "async" }, failover: "manual" };
+        let failover = if self.lease.is_automatic { "automatic" } else { "manual" };
+        let words = ModeWords { mode: if self.sync.is_some() { "sync" } else { "async" }, failover };
         Pace { interval: if self.sync.is_some() { Duration::ZERO } else { self.interval }, words }
     }
 
@@ -78,7 +109,7 @@ impl ReplicaPlan {
     }
 
     /// Whether the bucket has everything that was acknowledged.
-    pub(super) fn loses_nothing(&self) -> bool {
+    pub(in crate::app::simulation) fn loses_nothing(&self) -> bool {
         self.sync.is_some_and(|rule| rule.stops)
     }
 

@@ -1,0 +1,116 @@
+//! Takeovers: what the old process may still do, and what its successor may lack.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ReplicaPlan;
+use crate::app::simulation::plan::FaultClass;
+use crate::app::simulation::world::{Progress, World};
+use crate::engine::Engine;
+
+/// A claim of the log by another machine.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::app::simulation) struct Takeover {
+    /// Elapsed time at which the old process lost the bucket.
+    cut_at: Duration,
+    /// Elapsed time before which calls to the bucket failed or the old process began.
+    disturbed_until: Duration,
+    /// Time after which a change is in an undisturbed bucket.
+    bound: Duration,
+    /// Elapsed time after which the old process neither accepts nor sends.
+    fenced_at: Duration,
+}
+
+impl Takeover {
+    /// Whether the bucket may lack a change of the old process at `at`.
+    fn may_lack(&self, at: Duration) -> bool {
+        self.cut_at <= at.max(self.disturbed_until) + self.bound
+    }
+}
+
+/// Returns the takeover of a process that lost the bucket at `cut_at`, or that still has it.
+pub(super) fn takeover(world: &World, plan: &ReplicaPlan, cut_at: Duration) -> Takeover {
+    let failed_at = world.state().bucket_failed_at;
+    let served_at = world.state().served_at;
+    let recovered_at = failed_at.map_or(Duration::ZERO, |at| at + plan.recovery());
+    // After an error of the disk a new base may replace the log.
+    let is_disk_faulty = [FaultClass::Disk, FaultClass::Full].iter().any(|fault| world.plan.faults.contains(fault));
+    let disturbed_until = if is_disk_faulty { cut_at } else { served_at.max(recovered_at) };
+    Takeover { cut_at, disturbed_until, bound: plan.bound(), fenced_at: Duration::MAX }
+}
+
+/// Forbids the process `life` to act after `at`.
+pub(super) fn fence(world: &World, life: u32, at: Duration) {
+    if let Some(takeover) = world.state().takeovers.get_mut(&life) {
+        takeover.fenced_at = takeover.fenced_at.min(at);
+    }
+}
+
+/// Judges the acceptance of a request that came at `at`: only the holder of the log accepts, or one whose lease is not
+/// over.
+pub(in crate::app::simulation) fn accepts(world: &World, life: u32, at: Duration) {
+    let fenced_at = world.state().takeovers.get(&life).map(|takeover| takeover.fenced_at);
+    if fenced_at.is_some_and(|fenced_at| at > fenced_at) {
+        world.find(format!("one holder: process {life} accepts after its successor may send"));
+    }
+}
+
+/// Judges the begin of a sending: while a process may stop without the bucket, no two send at the same time.
+pub(in crate::app::simulation) fn sends(world: &World, life: u32) {
+    let Some(plan) = &world.plan.replica else { return };
+    let now = world.clocks.elapsed();
+    if plan.lease.stops
+        && let Some(before) = life.checked_sub(1)
+    {
+        fence(world, before, now);
+    }
+    let fenced_at = world.state().takeovers.get(&life).map(|takeover| takeover.fenced_at);
+    if fenced_at.is_some_and(|fenced_at| now > fenced_at) {
+        world.find(format!("one holder: process {life} sends after its successor may send"));
+    }
+}
+
+/// Whether a successor may lack what the process `life` did at `at`.
+pub(in crate::app::simulation) fn may_lack(world: &World, life: u32, at: Duration) -> bool {
+    world.state().takeovers.range(life..).next().is_some_and(|(_, takeover)| takeover.may_lack(at))
+}
+
+/// Whether a successor may lack a message, an event or an outcome that the process `life` recorded at `at`, although it
+/// was acknowledged.
+pub(in crate::app::simulation) fn may_lose(world: &World, life: u32, at: Duration) -> bool {
+    is_lossy(world) && may_lack(world, life, at)
+}
+
+/// Whether a successor has claimed the log of the process `life`, and may lack what it answers.
+pub(in crate::app::simulation) fn may_lose_answers(world: &World, life: u32) -> bool {
+    is_lossy(world) && world.state().takeovers.contains_key(&life)
+}
+
+fn is_lossy(world: &World) -> bool {
+    world.plan.replica.as_ref().is_some_and(|plan| !plan.loses_nothing())
+}
+
+/// Whether takeovers are part of the run.
+pub(in crate::app::simulation) fn has_standby(world: &World) -> bool {
+    world.plan.faults.contains(&FaultClass::Failover)
+}
+
+/// Judges the store of a successor: it lacks at most the last acknowledged messages. Their submissions are lost.
+pub(super) fn judge_loss(world: &Arc<World>, engine: &Engine, takeover: &Takeover) {
+    if !is_lossy(world) {
+        return;
+    }
+    let tenants = world.tenants();
+    for (number, submission) in world.submissions().iter().enumerate() {
+        let Progress::Accepted(ids) = &submission.progress else { continue };
+        let account = tenants[submission.tenant].account;
+        if ids.iter().all(|id| matches!(engine.message(account, *id), Ok(Some(_)))) {
+            continue;
+        }
+        world.note(format!("the successor lacks {}", submission.subject));
+        if !takeover.may_lack(submission.accepted_at) {
+            world.find(format!("replica: the successor lacks {}", submission.subject));
+        }
+        world.state().submissions[number].progress = Progress::Lost;
+    }
+}

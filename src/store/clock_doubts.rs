@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableError};
 
-use super::changes::Changes;
 use super::checksum::Values;
 use super::damage::guarded;
 use super::error::StoreError;
 use super::open::last_id;
 use super::read::{OnDamage, Order, Read, after_prefix, sound};
 use super::row::Row as _;
-use super::row::clock_doubt::{ClockDoubtRow, DoubtEnd, UnmovedRows};
+use super::row::clock_doubt::ClockDoubtRow;
 use super::schema::{Table, meta};
 use super::snapshot::Snapshot;
 use super::{Store, migrate};
@@ -113,8 +112,10 @@ fn offsets_of_any_format(database: &Database) -> Result<Option<BTreeMap<u32, i64
 fn time_reached_in_any_format(database: &Database) -> Result<Option<Timestamp>, StoreError> {
     let facts = database.begin_read()?.open_table(Table::Meta.definition())?;
     let values = Values::of_format(migrate::format_in(&facts)?);
-    if let Some(kept) = facts.get(meta::TIME)? {
-        return Ok(values.open(Table::Meta.name(), meta::TIME, kept.value()).and_then(kept_time));
+    let kept = facts.get(meta::TIME)?;
+    let kept = kept.and_then(|kept| values.open(Table::Meta.name(), meta::TIME, kept.value()).and_then(kept_time));
+    if kept.is_some() {
+        return Ok(kept);
     }
     let mut newest = None;
     for key in [meta::LAST_ID, meta::LAST_MESSAGE_ID] {
@@ -128,8 +129,9 @@ fn time_reached_in_any_format(database: &Database) -> Result<Option<Timestamp>, 
 /// Returns the service's time at the last batch, or later: the time of the newest identifier, unless a clock that was
 /// ahead has been set right since.
 fn time_reached(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
-    if let Some(kept) = sound(found.get(Table::Meta, meta::TIME))?.flatten() {
-        return Ok(kept_time(&kept));
+    let kept = sound(found.get(Table::Meta, meta::TIME))?.flatten();
+    if let Some(kept) = kept.and_then(|kept| kept_time(&kept)) {
+        return Ok(Some(kept));
     }
     let last = last_id(found, meta::LAST_ID)?.max(last_id(found, meta::LAST_MESSAGE_ID)?);
     Ok((last != Ulid::default()).then(|| last.timestamp()))
@@ -137,17 +139,6 @@ fn time_reached(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
 
 fn kept_time(stored: &[u8]) -> Option<Timestamp> {
     stored.try_into().ok().map(u64::from_be_bytes).map(Timestamp::from_millis)
-}
-
-/// Lets the timers that workers had taken at the end of a doubt be moved. Nobody has taken any at a start.
-pub(super) fn resume_at_start(found: &Snapshot, changes: &mut Changes) -> Result<(), StoreError> {
-    for (number, row) in doubts(found)?.into_iter().filter(|(_, row)| row.waits_for_start()) {
-        let first = UnmovedRows::Taken(vec![0]);
-        let end = row.end.map(|end| DoubtEnd { rest: first, ..end });
-        let row = ClockDoubtRow { end, ..row };
-        changes.put(Table::ClockDoubts, key_of(number).to_vec(), Some(row.encode()));
-    }
-    Ok(())
 }
 
 impl Store {

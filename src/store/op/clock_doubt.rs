@@ -11,15 +11,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Never, Op, alert};
-use crate::base::id::{AccountId, DeliveryId, MessageId, Ulid};
+use crate::base::id::{AccountId, AlertId, DeliveryId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, Severity, Sighting};
+use crate::machine::alert::State;
 use crate::machine::delivery::Stage;
 use crate::machine::retention::Bucket;
 use crate::store::clock_doubts::key_of;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{OnDamage, Order, Read, after_prefix};
 use crate::store::row::Row;
+use crate::store::row::alert::{AlertRow, AlertStateRow};
 use crate::store::row::clock_doubt::{ClockDoubtRow, DoubtEnd, UnmovedRows};
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::domain::DomainRow;
@@ -31,8 +33,6 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Number of rows that one operation reads.
 const SLICE: usize = 256;
-/// Time within which a timer may have been taken since the service's time was read.
-const TAKEN: Duration = Duration::from_secs(60);
 /// Maximum distance between commit order and identifier order of messages.
 const OUT_OF_ORDER: Duration = Duration::from_secs(3600);
 
@@ -159,24 +159,15 @@ impl Op for SettleDoubt {
         let key = key_of(self.number);
         let Some(row) = tables.sound_row::<ClockDoubtRow>(&key)? else { return Ok(true) };
         let Some(end) = &row.end else { return Ok(true) };
-        let moving = Moving { number: self.number, after: row.after, offset_ms: end.offset_ms };
+        let moving = Moving { number: self.number, after: row.after, until: end.until, offset_ms: end.offset_ms };
         let rest = match &end.rest {
             UnmovedRows::Messages(from) => match moving.messages(tables, from)? {
                 Some(from) => UnmovedRows::Messages(from),
                 // A timer that fires early does no harm.
                 None if end.offset_ms > 0 => UnmovedRows::Nothing,
-                None => UnmovedRows::Timers(Timer::first_after(end.until).to_vec()),
+                None => UnmovedRows::Timers(Timer::first_after(tables.now()).to_vec()),
             },
-            UnmovedRows::Timers(from) => {
-                let next = moving.timers(tables, from, &after_prefix(&[]))?;
-                next.map_or(UnmovedRows::Taken(Vec::new()), UnmovedRows::Timers)
-            }
-            UnmovedRows::Taken(from) => {
-                // Timers of the next minute may be with workers already.
-                let untaken = Timer::first_after(tables.now() + TAKEN).to_vec();
-                let next = moving.timers(tables, from.max(&untaken), &Timer::first_after(end.until))?;
-                next.map_or(UnmovedRows::Nothing, UnmovedRows::Taken)
-            }
+            UnmovedRows::Timers(from) => moving.timers(tables, from)?.map_or(UnmovedRows::Nothing, UnmovedRows::Timers),
             UnmovedRows::Nothing => UnmovedRows::Nothing,
         };
         let row = ClockDoubtRow { end: Some(DoubtEnd { rest, ..end.clone() }), ..row };
@@ -188,6 +179,7 @@ impl Op for SettleDoubt {
 struct Moving {
     number: u32,
     after: Ulid,
+    until: Timestamp,
     offset_ms: i64,
 }
 
@@ -229,16 +221,15 @@ impl Moving {
         Ok(())
     }
 
-    /// Brings forward a slice of the timers between two keys, because the service's time was set back. Timers that were
-    /// due before that are with their workers, and are moved only after a restart.
-    fn timers(&self, tables: &mut Tables<'_>, from: &[u8], to: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        if from >= to {
-            return Ok(None);
-        }
-        let keys = tables.keys_with(Table::Timers, (from, to), Order::Ascending, OnDamage::Key, SLICE)?;
+    /// Brings forward a slice of the timers, from the key `from` on, because the service's time was set back. This
+    /// includes timers that were due before that and are with their workers. A worker that waits finds that its timer
+    /// has changed, and leaves the rest to the new one. One that sends records the outcome, which ends the new one.
+    fn timers(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let range = (from, &*after_prefix(&[]));
+        let keys = tables.keys_with(Table::Timers, range, Order::Ascending, OnDamage::Key, SLICE)?;
         for timer in keys.iter().filter_map(|key| Timer::decode(key)) {
             let due = timer.due.moved_by(self.offset_ms).max(tables.now());
-            if due < timer.due && bring_forward(tables, timer, due)? {
+            if due < timer.due && self.bring_forward(tables, timer, due)? {
                 tables.disarm(timer);
                 tables.arm(Timer { due, ..timer });
             }
@@ -246,41 +237,76 @@ impl Moving {
         let next = keys.last().filter(|_| keys.len() == SLICE);
         Ok(next.map(|last| [last.as_slice(), &[0]].concat()))
     }
+
+    /// Sets the row of `timer` to `due`. Returns whether there is one. Timers of deletions are not moved, because
+    /// nothing waits for them.
+    fn bring_forward(&self, tables: &mut Tables<'_>, timer: Timer, due: Timestamp) -> Result<bool, StoreError> {
+        let (account, id) = (timer.account, timer.id);
+        match timer.kind {
+            TimerKind::Transfer => {
+                let key = schema::message(account, MessageId(id));
+                set_due(tables, &key, timer.due, |row: &mut TransferRow| {
+                    Some(std::mem::replace(row.due.as_mut()?, due))
+                })
+            }
+            TimerKind::Delivery => {
+                let key = schema::delivery(account, DeliveryId(id));
+                set_due(tables, &key, timer.due, |row: &mut DeliveryRow| match &mut row.state.stage {
+                    Stage::Pending { due: pending } => Some(std::mem::replace(pending, due)),
+                    Stage::Delivered { .. } | Stage::Failed { .. } => None,
+                })
+            }
+            // A notice that was due may be in transmission, and has no lease.
+            TimerKind::Notice if timer.due <= self.until => Ok(false),
+            TimerKind::Notice => {
+                set_due(tables, &id.0, timer.due, |row: &mut NoticeRow| Some(std::mem::replace(&mut row.due, due)))
+            }
+            TimerKind::DomainCheck => {
+                let key = schema::owned(account, &id.0);
+                let next_check = |row: &mut DomainRow| Some(std::mem::replace(row.next_check_at.as_mut()?, due));
+                set_due(tables, &key, timer.due, next_check)
+            }
+            TimerKind::DkimRotation => {
+                let key = schema::owned(account, &id.0);
+                let rotation = |row: &mut DomainRow| Some(std::mem::replace(row.rotation.timer.as_mut()?, due));
+                set_due(tables, &key, timer.due, rotation)
+            }
+            TimerKind::AlertReminder => set_reminder(tables, account, AlertId(id), timer.due, due),
+            // Their rows don't contain the time.
+            TimerKind::AlertAnnouncement
+            | TimerKind::EndpointEnd
+            | TimerKind::MessageIndex
+            | TimerKind::Reputation
+            | TimerKind::SuppressionImport
+            | TimerKind::Unpark => Ok(true),
+            TimerKind::AlertExpiry
+            | TimerKind::Content
+            | TimerKind::Deliveries
+            | TimerKind::EventLog
+            | TimerKind::Idempotency
+            | TimerKind::StsPolicy
+            | TimerKind::TlsReport
+            | TimerKind::TlsReports
+            | TimerKind::ViewEnd => Ok(false),
+        }
+    }
 }
 
-/// Sets the row of `timer` to `due`. Returns whether there is one. Timers of deletions are not moved, because nothing
-/// waits for them.
-fn bring_forward(tables: &mut Tables<'_>, timer: Timer, due: Timestamp) -> Result<bool, StoreError> {
-    let (account, id) = (timer.account, timer.id);
-    match timer.kind {
-        TimerKind::Transfer => {
-            let key = schema::message(account, MessageId(id));
-            set_due(tables, &key, timer.due, |row: &mut TransferRow| Some(std::mem::replace(row.due.as_mut()?, due)))
-        }
-        TimerKind::Delivery => {
-            let key = schema::delivery(account, DeliveryId(id));
-            set_due(tables, &key, timer.due, |row: &mut DeliveryRow| match &mut row.state.stage {
-                Stage::Pending { due: pending } => Some(std::mem::replace(pending, due)),
-                Stage::Delivered { .. } | Stage::Failed { .. } => None,
-            })
-        }
-        TimerKind::Notice => {
-            set_due(tables, &id.0, timer.due, |row: &mut NoticeRow| Some(std::mem::replace(&mut row.due, due)))
-        }
-        TimerKind::DomainCheck => {
-            let key = schema::owned(account, &id.0);
-            let next_check = |row: &mut DomainRow| Some(std::mem::replace(row.next_check_at.as_mut()?, due));
-            set_due(tables, &key, timer.due, next_check)
-        }
-        TimerKind::DkimRotation => {
-            let key = schema::owned(account, &id.0);
-            let rotation = |row: &mut DomainRow| Some(std::mem::replace(row.rotation.timer.as_mut()?, due));
-            set_due(tables, &key, timer.due, rotation)
-        }
-        // They have no row.
-        TimerKind::Reputation | TimerKind::Unpark => Ok(true),
-        _ => Ok(false),
-    }
+/// Sets the next reminder of an open alert. Returns false if it has no reminder at `was`.
+fn set_reminder(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    alert: AlertId,
+    was: Timestamp,
+    due: Timestamp,
+) -> Result<bool, StoreError> {
+    let Some(row) = readable(tables.row::<AlertRow>(&schema::alert(account, alert)))? else { return Ok(false) };
+    let subject = row.subject.as_ref().map_or("", |subject| &subject.id);
+    let key = schema::alert_state(account, row.condition, subject);
+    set_due(tables, &key, was, |row: &mut AlertStateRow| match &mut row.state {
+        State::Open(open) => Some(std::mem::replace(open.remind_at.as_mut()?, due)),
+        State::Absent | State::Suspected { .. } | State::Ended { .. } => None,
+    })
 }
 
 /// Sets the time of an intact row by `set`, which returns the earlier one. Returns false, without a change, if there is

@@ -20,7 +20,7 @@ use crate::store::row::restored::Restored;
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer_counts::TimerCounts;
-use crate::store::{clock_doubts, master_key, totals};
+use crate::store::{master_key, totals};
 
 /// Facts that opening reads from the tables.
 pub(super) struct Prepared {
@@ -65,7 +65,6 @@ pub(super) fn prepare(
     totals::count_missing(&found, &mut changes, &counting)?;
     let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
     let (sequence, is_behind) = (sequence(&found)?, found.has(Table::Meta, meta::TIME)?);
-    clock_doubts::resume_at_start(&found, &mut changes)?;
     drop(found);
     let transaction = database.begin_write().map_err(StoreError::from)?;
     changes.write_to(&transaction)?;

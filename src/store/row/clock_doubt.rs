@@ -39,20 +39,12 @@ pub enum UnmovedRows {
     Timers(Vec<u8>),
     /// Nothing.
     Nothing,
-    /// Timers that workers had taken at the end of the doubt, from this key on. They are moved at the next start, and
-    /// until then the key is empty.
-    Taken(Vec<u8>),
 }
 
 impl ClockDoubtRow {
-    /// Whether some rows have still to be moved, and can be moved now.
+    /// Whether some rows have still to be moved.
     pub fn is_unsettled(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| end.rest != UnmovedRows::Nothing && !self.waits_for_start())
-    }
-
-    /// Whether some rows have still to be moved at the next start.
-    pub fn waits_for_start(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| end.rest == UnmovedRows::Taken(Vec::new()))
+        self.end.as_ref().is_some_and(|end| end.rest != UnmovedRows::Nothing)
     }
 
     /// Returns the offset of the ends of the doubt's buckets from their names.

@@ -1,4 +1,4 @@
-//! Rows about the store itself, which every batch brings up to date.
+//! Rows about the store itself that a batch brings up to date: its number, and the service's time.
 
 use super::Writer;
 use crate::base::time::Timestamp;
@@ -11,6 +11,11 @@ impl Writer {
     /// Records the service's time while it is behind the last identifier. Otherwise a restart would begin at the time
     /// of that identifier, and deadlines would pass too early.
     pub(super) fn keep_time(&mut self, now: Timestamp, changes: &mut Changes) {
+        if changes.get(Table::Meta, meta::TIME).is_some() {
+            // The batch sets the time back. The next one records where it is.
+            self.is_behind = true;
+            return;
+        }
         let is_behind = self.last_id.timestamp() > now + DIFFERENCE_MAX;
         if is_behind || self.is_behind {
             let kept = is_behind.then(|| now.as_millis().to_be_bytes().to_vec());

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::World;
 use super::net::Behaviour;
 use super::world::{START, mx};
@@ -332,4 +334,22 @@ async fn a_crash_before_a_clock_that_was_ahead_is_followed_expires_nothing() {
     assert_eq!(world.progress(id).0, "deferred");
     world.pass_on(&clocks, 5 * MINUTE, MINUTE).await;
     assert!(world.progress(id).1 > 1);
+}
+
+#[tokio::test]
+async fn a_message_in_transmission_while_the_clock_is_set_right_is_sent_once() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    world.net.serve("b.test", &["mx.b.test"]);
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.b.test", Behaviour::HoldsDots(Arc::clone(&gate)));
+    let id = world.send("u@b.test").await;
+    world.net.has_seen(1).await;
+    clocks.set_back(5 * DAY);
+    world.engine.settle_clock().await.unwrap();
+    world.engine.accept_clock().await.unwrap();
+    gate.add_permits(10);
+    world.is_delivered(id).await;
+    world.settles().await;
+    assert_eq!(world.net.seen().len(), 1);
 }

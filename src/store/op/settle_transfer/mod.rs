@@ -105,8 +105,12 @@ impl Op for SettleTransfer {
         else {
             return Ok(Settled::Stale);
         };
-        if transfer.due != Some(self.due) {
-            return Ok(Settled::Stale);
+        match transfer.due {
+            Some(due) if due == self.due => {}
+            // The timer was brought forward during the attempt, because the clock was set back. Without this outcome
+            // the message would be sent again.
+            Some(due) if due < self.due && self.counts_as_attempt() => tables.disarm(self.timer(due)),
+            Some(_) | None => return Ok(Settled::Stale),
         }
         let now = tables.now();
         let input = match &self.end {

@@ -13,13 +13,15 @@ impl Engine {
     /// Destroys expired content of stores that were set aside, as long as the future is polled.
     pub(super) async fn watch_stores_aside(&self) {
         loop {
-            let (store, now) = (Arc::clone(&self.store), self.clock.now());
-            let destroyed = self.settings.executor.run(move || store.destroy_aside(now)).await;
+            let (store, expiry) = (Arc::clone(&self.store), self.clock.time().expiry);
+            let destroyed = self.settings.executor.run(move || store.destroy_aside(expiry)).await;
             if let Ok(Err(error)) = destroyed {
-                let what = "expired content of a store that was set aside";
-                tracing::warn!(%error, "could not destroy {what}; trying again in an hour");
+                tracing::warn!(%error, "could not destroy expired content set aside; trying again in an hour");
             }
-            self.clock.sleep_until(now + EVERY).await;
+            let next = self.clock.monotonic() + EVERY;
+            while let Some(left) = next.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero()) {
+                self.clock.sleep_until(self.clock.now() + left).await;
+            }
         }
     }
 }

@@ -2,58 +2,60 @@
 //! nobody asks the receiver. So names in the DNS must not be able to direct many reports at one that does not want
 //! them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use crate::domain::hostname::DomainName;
 use crate::smtp::tls_rpt::Destination;
 
 /// Maximum number of reports to one address on a day, about domains of other registrants.
-pub(super) const OF_ADDRESS_MAX: u32 = 20;
+pub(super) const OF_ADDRESS_MAX: usize = 20;
 /// Maximum number of reports to all receivers of one registrable domain on a day, about domains of other registrants.
 /// Services that read reports for many domains use one address for each.
-const OF_RECEIVER_MAX: u32 = 200;
+pub(super) const OF_RECEIVER_MAX: usize = 200;
 
-/// Counts of the reports that were sent about one day. They are not stored, so they begin at zero after a restart.
+/// Receivers of reports by day. They are not stored, so they begin at zero after a restart.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct ReportLimits(Mutex<DayCounts>);
+pub(in crate::engine) struct ReportLimits(Mutex<BTreeMap<u32, Receivers>>);
 
-#[derive(Debug, Default)]
-struct DayCounts {
-    day: u32,
-    sent: HashMap<String, u32>,
-}
+/// The domains about which each receiver has got reports.
+type Receivers = HashMap<String, HashSet<DomainName>>;
 
 impl ReportLimits {
-    /// Whether a receiver may get another report of `day` about `domain`.
-    pub(super) fn allow(&self, day: u32, domain: &DomainName, to: &Destination) -> bool {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = |name: &str| if counts.day == day { counts.sent.get(name).copied().unwrap_or(0) } else { 0 };
-        counted(domain, to).iter().all(|(name, most)| sent(name) < *most)
-    }
-
-    /// Counts a report that was sent.
-    pub(super) fn count(&self, day: u32, domain: &DomainName, to: &Destination) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.day < day {
-            *counts = DayCounts { day, sent: HashMap::new() };
+    /// Whether a receiver may get the report of `day` about `domain`. It is counted before it is sent, once for all
+    /// tries.
+    pub(super) fn admit(&self, day: u32, domain: &DomainName, to: &Destination) -> bool {
+        let mut days = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A report is tried for a day, so those of the day before may still be under way.
+        days.retain(|known, _| known.abs_diff(day) <= 1);
+        let receivers = days.entry(day).or_default();
+        let names = counted(domain, to);
+        let has_room = |(name, most): &(String, usize)| {
+            receivers.get(name).is_none_or(|domains| domains.len() < *most || domains.contains(domain))
+        };
+        let is_admitted = names.iter().all(has_room);
+        if is_admitted {
+            for (name, _) in names {
+                receivers.entry(name).or_default().insert(domain.clone());
+            }
         }
-        for (name, _) in counted(domain, to) {
-            *counts.sent.entry(name).or_default() += 1;
-        }
+        is_admitted
     }
 }
 
 /// Returns the names under which a report counts, with their limits; none if the receiver belongs to the registrant of
 /// the domain.
-fn counted(domain: &DomainName, to: &Destination) -> Vec<(String, u32)> {
+fn counted(domain: &DomainName, to: &Destination) -> Vec<(String, usize)> {
     let (host, address) = match to {
-        Destination::Mail(address) => (Some(address.domain().clone()), Some(address.match_key())),
-        Destination::Https(url) => (url.url().host_str().and_then(|host| host.parse().ok()), None),
+        Destination::Mail(address) => (address.domain().as_str(), Some(address.match_key())),
+        Destination::Https(url) => (url.url().host_str().unwrap_or_default(), None),
     };
-    if host.as_ref().is_some_and(|host: &DomainName| host.is_aligned_with(domain)) {
-        return Vec::new();
-    }
-    let receiver = host.map(|host| (host.registrable().to_owned(), OF_RECEIVER_MAX));
-    receiver.into_iter().chain(address.map(|address| (address, OF_ADDRESS_MAX))).collect()
+    // The host of a URL may be an IP address.
+    let receiver = match host.parse::<DomainName>() {
+        Ok(host) if host.is_aligned_with(domain) => return Vec::new(),
+        Ok(host) => host.registrable().to_owned(),
+        Err(_) => host.to_owned(),
+    };
+    let of_address = address.map(|address| (address, OF_ADDRESS_MAX));
+    of_address.into_iter().chain([(receiver, OF_RECEIVER_MAX)]).collect()
 }

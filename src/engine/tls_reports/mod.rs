@@ -146,7 +146,7 @@ impl Engine {
             if counted.delivered_to.contains(&name) {
                 continue;
             }
-            if !self.report_limits.allow(counted.day, &counted.domain, &destination) {
+            if !self.report_limits.admit(counted.day, &counted.domain, &destination) {
                 tracing::warn!(
                     domain = %counted.domain,
                     "a receiver has its maximum number of TLS reports of a day; dropping one"
@@ -163,10 +163,7 @@ impl Engine {
                 }
             };
             match sent {
-                Fate::Done => {
-                    self.report_limits.count(counted.day, &counted.domain, &destination);
-                    counted.delivered_to.push(name);
-                }
+                Fate::Done => counted.delivered_to.push(name),
                 Fate::Later => fate = Fate::Later,
             }
         }
@@ -202,6 +199,7 @@ impl Engine {
             return Ok(Fate::Later);
         };
         if !self.has_quota_for_reports(account)? {
+            tracing::warn!(%account, "half of the account's quota is used; sending a TLS report later");
             return Ok(Fate::Later);
         }
         let submitter = &self.settings.hostname;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::limits::OF_ADDRESS_MAX;
+use super::limits::{OF_ADDRESS_MAX, OF_RECEIVER_MAX};
 use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::MessageId;
@@ -294,7 +294,7 @@ async fn domains_can_direct_only_a_few_reports_of_a_day_at_a_receiver_of_others(
     }
     let sent = world.messages();
     assert!(world.timers().is_empty(), "the others are dropped");
-    assert_eq!(sent.len(), usize::try_from(OF_ADDRESS_MAX).unwrap() + 1);
+    assert_eq!(sent.len(), OF_ADDRESS_MAX + 1);
     assert!(sent.iter().any(|(_, bytes)| bytes.contains("\r\nTLS-Report-Domain: d.a.example\r\n")));
 }
 
@@ -317,4 +317,23 @@ async fn reports_use_at_most_half_of_the_quota() {
     let [timer] = world.timers()[..] else { panic!("one is left") };
     world.serve(timer).await;
     assert_eq!((world.messages().len(), world.timers().len()), (3, 0));
+}
+
+#[test]
+fn the_limits_of_a_receiver_hold_for_each_day_try_and_kind_of_host() {
+    let destination = |uri: &str| destinations(&[format!("v=TLSRPTv1; rua={uri}")]).pop().unwrap();
+    let domain = |number: usize| -> DomainName { format!("d{number}.example").parse().unwrap() };
+    for (uri, most) in [(MAIL, OF_ADDRESS_MAX), ("https://203.0.113.9/", OF_RECEIVER_MAX)] {
+        let (limits, to) = (ReportLimits::default(), destination(uri));
+        for day in [7, 8, 7] {
+            for number in 0..most {
+                assert!(limits.admit(day, &domain(number), &to), "{uri}: a repeated try counts once");
+            }
+            assert!(!limits.admit(day, &domain(most), &to), "{uri}");
+        }
+        // A clock that was ahead has been set right.
+        assert!(limits.admit(400, &domain(1), &to) && limits.admit(9, &domain(1), &to));
+        (2..most + 1).for_each(|number| assert!(limits.admit(9, &domain(number), &to)));
+        assert!(!limits.admit(9, &domain(most + 1), &to));
+    }
 }

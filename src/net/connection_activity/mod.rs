@@ -179,7 +179,7 @@ impl Activity {
     fn slowly_read_since(&self, now: Instant) -> Option<Instant> {
         let since = self.at(self.reading_since.load(Relaxed));
         let reading = now.saturating_duration_since(since);
-        let read = self.written.load(Relaxed) - self.written_at_reading.load(Relaxed);
+        let read = self.written.load(Relaxed).saturating_sub(self.written_at_reading.load(Relaxed));
         (reading >= UNREAD && read < READ_RATE_LEAST.saturating_mul(reading.as_secs())).then_some(since)
     }
 
@@ -277,10 +277,12 @@ impl Busy {
     /// Marks a part of an answer that waits for the client, until the guard is dropped.
     pub(super) fn offer(&self) -> PendingPart {
         self.0.offered_since.store(self.0.now(), Relaxed);
-        if self.0.offers.fetch_add(1, Relaxed) == 0 {
+        // Stored first, so that a scan by another thread does not see the times of an earlier answer.
+        if self.0.offers.load(Relaxed) == 0 {
             self.0.reading_since.store(self.0.now(), Relaxed);
             self.0.written_at_reading.store(self.0.written.load(Relaxed), Relaxed);
         }
+        self.0.offers.fetch_add(1, Relaxed);
         PendingPart(Arc::clone(&self.0))
     }
 }

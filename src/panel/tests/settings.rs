@@ -61,6 +61,19 @@ async fn a_new_password_needs_the_old_one_and_ends_other_sessions() {
 }
 
 #[tokio::test]
+async fn of_two_password_changes_at_once_one_succeeds() {
+    let world = World::new().await;
+    let (mut browser, mut other) = (world.owner().await, world.owner().await);
+    let forms = ["correct horse battery", "battery horse correct"]
+        .map(|new| [("current_password", world.password.as_str()), ("new_password", new)]);
+    let (one, two) =
+        tokio::join!(browser.post("/settings/password", &forms[0]), other.post("/settings/password", &forms[1]));
+    let mut statuses = [one.status, two.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [303, 422]);
+}
+
+#[tokio::test]
 async fn the_theme_is_stored_and_applied_to_every_page() {
     let world = World::new().await;
     let mut browser = world.owner().await;

@@ -44,7 +44,7 @@ impl Writer {
     /// Records that a batch has waited too long. Unless the store continues without the bucket, its callers and those
     /// that `next_job` returns are answered.
     pub(in crate::store) fn doubt(&mut self, batch: &mut RecordedBatch, next_job: &mut impl FnMut(&[Job]) -> Next) {
-        if self.outbox_of(batch).is_none_or(Outbox::continues_without_bucket) {
+        if self.outbox_of(batch).is_none_or(|outbox| outbox.ends_wait(batch.sequence.number)) {
             return;
         }
         batch.answer_in_doubt();

@@ -46,9 +46,13 @@ impl Outbox {
         if state.has_ended { Landing::Ended } else { Landing::Pending }
     }
 
-    /// Records that a batch has waited too long for the bucket. Returns whether the store continues without the bucket.
-    pub(in crate::store) fn continues_without_bucket(&self) -> bool {
+    /// Records that the batch `sequence` has waited too long for the bucket. Returns whether its callers need not be
+    /// answered that it is in doubt: the store continues without the bucket, or the bucket has it by now.
+    pub(in crate::store) fn ends_wait(&self, sequence: u64) -> bool {
         let mut state = self.state();
+        if state.is_restorable(sequence) {
+            return true;
+        }
         if self.sync.is_some_and(|rule| rule.stops) {
             state.is_in_doubt = true;
             return false;

@@ -38,7 +38,7 @@ use crate::store::op::settle_transfer::TransferEnd;
 use checks::Memory;
 use notifier::Notifier;
 use outlook::Sources;
-use stalled::{Attempts, Searches};
+use stalled::Attempts;
 
 /// The settings of alerts.
 #[derive(Debug, Clone)]
@@ -95,8 +95,6 @@ pub struct Alerts {
     pub sources: OnceLock<Sources>,
     /// The last attempts at mail servers.
     attempts: Mutex<Attempts>,
-    /// The searches for messages that wait in a stalled queue.
-    stall_searches: Mutex<Searches>,
     /// Relays that have worked since their last failure.
     working: Mutex<HashSet<Arc<str>>>,
     /// Time at which a mail server was last reached directly.

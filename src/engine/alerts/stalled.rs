@@ -7,7 +7,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::notifier::SERVICE;
@@ -16,12 +16,13 @@ use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, Severity, Sighting};
 use crate::domain::event::BounceKind;
 use crate::engine::Engine;
+use crate::engine::blocking::OPERATOR;
 use crate::engine::messages::MessageRecord;
 use crate::engine::wait_reason::{Holds, WaitReason};
 use crate::store::error::StoreError;
 use crate::store::op::alert::Finding;
 use crate::store::op::settle_transfer::TransferEnd;
-use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::read::{Order, Read as _, after_prefix, sound};
 use crate::store::row::alert::AlertStateRow;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
@@ -36,10 +37,13 @@ pub(super) const WINDOW: Duration = Duration::from_secs(30 * 60);
 const OVERDUE: Duration = Duration::from_secs(15 * 60);
 /// Number of overdue messages that raises an alert.
 const OVERDUE_COUNT: usize = 20;
-/// Maximum number of timers that a search passes in one check, most of them without reading their messages.
+/// Maximum number of timers that one part of a search passes, most of them without reading their messages.
 const TIMERS_MAX: usize = 100_000;
-/// Maximum number of messages that a search reads in one check.
+/// Maximum number of messages that one part of a search reads. Each part has its own snapshot, so that a long queue
+/// pins no database pages for long.
 const MESSAGES_MAX: usize = if cfg!(test) { 16 } else { 5_000 };
+/// Maximum number of parts of a search in one check: a million messages.
+const PARTS_MAX: usize = if cfg!(test) { 4 } else { 200 };
 
 /// Failed attempts since the last success.
 #[derive(Debug, Default)]
@@ -102,18 +106,29 @@ pub(super) struct Searches {
 /// A search through the timers in their order. A check that does not reach the end leaves the rest to the next one.
 #[derive(Debug, Default)]
 struct Search {
-    /// The key at which the next check continues.
+    /// The key at which the next part continues.
     from: Vec<u8>,
-    /// The messages found by earlier checks of this search.
+    /// The messages found by earlier parts of this search.
     found: Vec<Timer>,
+}
+
+/// The messages that a search is to find.
+#[derive(Debug, Clone)]
+struct Goal {
+    /// The end of the timers.
+    to: Vec<u8>,
+    /// Number of messages after which the search ends.
+    count: usize,
+    /// Whether messages with this wait reason count.
+    is_meant: fn(WaitReason) -> bool,
 }
 
 /// Result of a search in one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SearchResult {
-    /// So many messages wait.
+    /// At least as many messages as the goal names wait.
     Enough,
-    /// Fewer wait.
+    /// The search reached the end and found fewer messages than the goal names.
     Fewer,
     /// The check did not reach the end.
     Unfinished,
@@ -121,7 +136,8 @@ enum SearchResult {
 
 impl Engine {
     /// Checks whether queued mail goes out.
-    pub(super) fn queue_finding(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Finding, StoreError> {
+    pub(super) async fn queue_finding(self: &Arc<Self>, searches: &mut Searches) -> Result<Finding, StoreError> {
+        let now = self.clock.now();
         let raise = |seen: String| {
             let summary = "Queued mail does not go out";
             self.attempts().note_stall();
@@ -132,50 +148,62 @@ impl Engine {
             let minutes = WINDOW.as_secs() / 60;
             return raise(format!("The last {ATTEMPTS} attempts failed, all within {minutes} minutes."));
         }
-        let mut searches = self.alerts.stall_searches.lock().unwrap_or_else(PoisonError::into_inner);
-        let Searches { overdue, to_be_sent } = &mut *searches;
-        let to = Timer::first_after(now - OVERDUE);
-        let overdue = self.search(snapshot, overdue, &to, OVERDUE_COUNT, lacks_a_route)?;
+        let goal =
+            Goal { to: Timer::first_after(now - OVERDUE).to_vec(), count: OVERDUE_COUNT, is_meant: lacks_a_route };
+        let overdue = self.search(&mut searches.overdue, &goal).await?;
         if overdue == SearchResult::Enough {
             let minutes = OVERDUE.as_secs() / 60;
             return raise(format!("At least {OVERDUE_COUNT} messages have been due for {minutes} minutes."));
         }
-        let mut may_last = || -> Result<bool, StoreError> {
-            let may_last = !self.attempts().have_succeeded() && is_stall_open(snapshot)?;
-            Ok(may_last
-                && self.search(snapshot, to_be_sent, &after_prefix(&[]), 1, is_to_be_sent)? != SearchResult::Fewer)
-        };
-        let is_unknown = overdue == SearchResult::Unfinished || may_last()?;
+        let is_unknown =
+            overdue == SearchResult::Unfinished || self.may_still_be_stalled(&mut searches.to_be_sent).await?;
         let finding = Finding::of_service(Condition::QueueStalled, None);
         Ok(Finding { unknown: is_unknown.then(String::new).into_iter().collect(), ..finding })
+    }
+
+    /// Returns whether a stall is open, nothing has succeeded since, and messages are left to be sent.
+    async fn may_still_be_stalled(self: &Arc<Self>, to_be_sent: &mut Search) -> Result<bool, StoreError> {
+        if self.attempts().have_succeeded() || !is_stall_open(&self.store.snapshot()?)? {
+            return Ok(false);
+        }
+        let goal = Goal { to: after_prefix(&[]), count: 1, is_meant: is_to_be_sent };
+        Ok(self.search(to_be_sent, &goal).await? != SearchResult::Fewer)
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
         self.alerts.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Continues the search for `count` messages with timers before `to` that wait for such a reason. Held messages are
-    /// passed without reading them.
-    fn search(
-        &self,
-        snapshot: &Snapshot,
-        search: &mut Search,
-        to: &[u8],
-        count: usize,
-        is_meant: fn(WaitReason) -> bool,
-    ) -> Result<SearchResult, StoreError> {
-        let Search { from, mut found } = std::mem::take(search);
+    /// Continues a search, in parts. Other blocking work takes turns with them.
+    async fn search(self: &Arc<Self>, search: &mut Search, goal: &Goal) -> Result<SearchResult, StoreError> {
+        for _ in 0..PARTS_MAX {
+            let (engine, part, goal) = (Arc::clone(self), std::mem::take(search), goal.clone());
+            let result;
+            (result, *search) = self.blocking(OPERATOR, move || engine.search_part(part, &goal)).await??;
+            if result != SearchResult::Unfinished {
+                return Ok(result);
+            }
+        }
+        Ok(SearchResult::Unfinished)
+    }
+
+    /// Makes one part of a search. Returns its result and the search that continues it. Held messages and those of
+    /// accounts with damaged rows are passed without reading them.
+    fn search_part(&self, search: Search, goal: &Goal) -> Result<(SearchResult, Search), StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let Search { from, mut found } = search;
         let (mut holds, mut passed, mut read) = (HashMap::new(), 0, 0);
         let mut is_found = |timer: &Timer, read: &mut usize| -> Result<bool, StoreError> {
-            let holds = match holds.entry(timer.account) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(unknown) => unknown.insert(Holds::read(snapshot, timer.account)?),
-            };
-            if timer.kind != TimerKind::Transfer || holds.are_on(timer) {
+            if timer.kind != TimerKind::Transfer {
                 return Ok(false);
             }
+            let holds = match holds.entry(timer.account) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(sound(Holds::read(&snapshot, timer.account))?),
+            };
+            let Some(holds) = holds.as_ref().filter(|holds| !holds.are_on(timer)) else { return Ok(false) };
             *read += 1;
-            Ok(self.wait_reason(snapshot, timer, holds)?.is_some_and(is_meant))
+            Ok(self.reason_at(&snapshot, timer, holds)?.is_some_and(goal.is_meant))
         };
         for timer in std::mem::take(&mut found) {
             if is_found(&timer, &mut 0)? {
@@ -183,8 +211,8 @@ impl Engine {
             }
         }
         let mut next = None;
-        snapshot.scan_sound(Table::Timers, &from, to, Order::Ascending, &mut |key, _| {
-            if found.len() >= count {
+        snapshot.scan_sound(Table::Timers, &from, &goal.to, Order::Ascending, &mut |key, _| {
+            if found.len() >= goal.count {
                 return Ok(ControlFlow::Break(()));
             }
             if passed >= TIMERS_MAX || read >= MESSAGES_MAX {
@@ -199,21 +227,27 @@ impl Engine {
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        match next {
-            _ if found.len() >= count => Ok(SearchResult::Enough),
-            None => Ok(SearchResult::Fewer),
-            Some(from) => {
-                *search = Search { from, found };
-                Ok(SearchResult::Unfinished)
-            }
-        }
+        Ok(match next {
+            _ if found.len() >= goal.count => (SearchResult::Enough, Search::default()),
+            None => (SearchResult::Fewer, Search::default()),
+            Some(from) => (SearchResult::Unfinished, Search { from, found }),
+        })
     }
 
-    fn wait_reason(&self, snapshot: &Snapshot, timer: &Timer, holds: &Holds) -> Result<Option<WaitReason>, StoreError> {
+    /// Returns the reason why the message of a timer waits. `None` if the message has ended or has another timer now.
+    pub(in crate::engine) fn reason_at(
+        &self,
+        snapshot: &Snapshot,
+        timer: &Timer,
+        holds: &Holds,
+    ) -> Result<Option<WaitReason>, StoreError> {
         let id = MessageId(timer.id);
         let key = schema::message(timer.account, id);
         let row = snapshot.sound_row::<MessageRow>(&key)?;
         let Some((row, transfer)) = row.zip(snapshot.sound_row::<TransferRow>(&key)?) else { return Ok(None) };
+        if transfer.due != Some(timer.due) {
+            return Ok(None);
+        }
         let record = MessageRecord { id, row, transfer, next_attempt_at: None, waiting: None };
         Ok(self.wait_of(&record, holds).map(|wait| wait.reason))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::network;
 use super::notifier::SERVICE;
+use super::stalled::Searches;
 use super::{dmarc, providers, rates};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
@@ -40,6 +41,8 @@ pub(super) struct Memory {
     damage: Option<(u64, Timestamp)>,
     /// State of replication, and the time of the first check that found it.
     replica: Option<(State, Timestamp)>,
+    /// Searches for messages that wait in a stalled queue.
+    searches: Searches,
 }
 
 impl Engine {
@@ -84,6 +87,7 @@ impl Engine {
         let engine = std::sync::Arc::clone(self);
         let looked = self.blocking(crate::engine::blocking::OPERATOR, move || engine.look_at_alerts()).await??;
         let mut findings = looked;
+        findings.push(self.queue_finding(&mut memory.searches).await?);
         findings.push(Finding::of_service(Condition::StoreDamaged, self.damage(memory)));
         findings.push(Finding::of_service(Condition::Replica, self.replica(memory)));
         findings.extend(dmarc::findings(self).await?);
@@ -96,7 +100,6 @@ impl Engine {
         let mut findings = vec![
             Finding::of_service(Condition::DiskLow, disk(self.store.free_bytes()?, self.settings.min_free_bytes)),
             Finding::of_service(Condition::BackupOld, self.backup(&snapshot, now)?),
-            self.queue_finding(&snapshot, now)?,
             Finding::of_service(Condition::ClockDoubtful, self.clock_doubt()),
         ];
         if let Some(sources) = self.alerts.sources.get() {

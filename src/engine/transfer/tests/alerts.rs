@@ -27,7 +27,7 @@ use crate::store::read::Read as _;
 use crate::store::row::alert::NoticeStatus;
 use crate::store::row::notice::{NoticeContent, NoticeRow};
 
-fn settings() -> AlertSettings {
+pub(super) fn settings() -> AlertSettings {
     let from = "alerts@bounces.sender.example".parse().unwrap();
     let email = vec!["ops@operator.test".parse().unwrap()];
     AlertSettings { email, tells_owners: true, ..AlertSettings::silent(from) }
@@ -240,110 +240,9 @@ async fn an_invitation_is_mailed_once_to_the_invited_address() {
 }
 
 /// The alerts of a condition: whether each is open.
-fn are_open(world: &World, condition: Condition) -> Vec<bool> {
+pub(super) fn are_open(world: &World, condition: Condition) -> Vec<bool> {
     let found = alerts(world).into_iter().filter(|alert| alert.row.condition == condition);
     found.map(|alert| alert.row.resolved_at.is_none()).collect()
-}
-
-#[tokio::test]
-async fn a_stalled_queue_is_an_alert_until_something_is_delivered_even_over_a_restart() {
-    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
-    let mut ids = Vec::new();
-    for number in 0..25 {
-        world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
-        ids.push(world.send(&format!("a@r{number}.test")).await);
-    }
-    let checked = async |world: &World| {
-        world.engine.check_alerts().await.unwrap();
-        are_open(world, Condition::QueueStalled)
-    };
-    world.pass(1).await;
-    assert_eq!((world.attempts(&ids), checked(&world).await), (25, vec![true]));
-    // Retries become rare: fewer than 20 in 30 minutes.
-    for _ in 0..24 {
-        world.pass(15 * 60).await;
-        assert_eq!(checked(&world).await, [true]);
-    }
-    let world = world.restarted(vec![mx("direct", &[])]).await;
-    assert_eq!(checked(&world).await, [true]);
-    world.net.behave("mx.r0.test", Behaviour::Takes);
-    world.pass(12 * 3600).await;
-    assert_eq!((world.progress(ids[0]).0, checked(&world).await), ("delivered", vec![false]));
-}
-
-#[tokio::test]
-async fn a_stall_ends_if_nothing_is_left_to_be_sent() {
-    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
-    let mut ids = Vec::new();
-    for number in 0..20 {
-        world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
-        ids.push(world.send(&format!("a@r{number}.test")).await);
-    }
-    world.pass(1).await;
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [true]);
-    let world = world.restarted(vec![mx("direct", &[])]).await;
-    for id in ids {
-        assert!(world.engine.cancel(Behalf::operator(world.account), id).await.is_ok());
-    }
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [false]);
-}
-
-#[tokio::test]
-async fn a_stall_lasts_while_messages_behind_many_paused_ones_are_to_be_sent() {
-    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
-    assert!(world.engine.pause_site(world.account, "paused.test".parse().unwrap()).await.is_ok());
-    // More than one check reads.
-    for _ in 0..40 {
-        world.send("a@paused.test").await;
-    }
-    let mut ids = Vec::new();
-    for number in 0..20 {
-        world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
-        ids.push(world.send(&format!("a@r{number}.test")).await);
-    }
-    let checked = async |world: &World| {
-        world.engine.check_alerts().await.unwrap();
-        are_open(world, Condition::QueueStalled)
-    };
-    world.pass(1).await;
-    assert_eq!(checked(&world).await, [true]);
-    let world = world.restarted(vec![mx("direct", &[])]).await;
-    for _ in 0..6 {
-        assert_eq!(checked(&world).await, [true]);
-    }
-    for id in ids {
-        assert!(world.engine.cancel(Behalf::operator(world.account), id).await.is_ok());
-    }
-    let mut checks = 0;
-    while checked(&world).await == [true] {
-        checks += 1;
-        assert!(checks < 5, "only paused messages are left");
-    }
-}
-
-#[tokio::test]
-async fn overdue_messages_behind_many_paused_ones_are_a_stall() {
-    let world = World::alerting(vec![smarthost(&Stream::ALL)], settings()).await;
-    world.net.address("smart.test", &["198.51.100.1"]);
-    world.net.behave("smart.test", auth_refused());
-    assert!(world.engine.pause_site(world.account, "paused.test".parse().unwrap()).await.is_ok());
-    // More than one check reads.
-    for _ in 0..40 {
-        world.send("a@paused.test").await;
-    }
-    for number in 0..22 {
-        world.send(&format!("a@r{number}.test")).await;
-    }
-    world.pass(20 * 60).await;
-    let mut checks = 0;
-    while are_open(&world, Condition::QueueStalled).is_empty() {
-        world.engine.check_alerts().await.unwrap();
-        checks += 1;
-        assert!(checks < 6, "20 messages wait for the relay");
-    }
-    assert!(checks > 1);
 }
 
 #[tokio::test]

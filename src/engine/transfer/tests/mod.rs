@@ -14,6 +14,7 @@ mod pauses;
 mod rates;
 mod relays;
 mod sites;
+mod stalled;
 mod stopping;
 mod suspended;
 mod turned_away;

@@ -97,15 +97,14 @@ fn egress(config: &Config) -> Egress {
     Egress { addresses: addresses.into_iter().collect(), names: names.into_iter().collect() }
 }
 
-/// Returns the relays that deliver directly to receivers' servers. Addresses that can't be reached from outside are
-/// skipped: behind NAT, receivers see another one.
+/// Returns the relays that deliver directly to receivers' servers.
 fn direct_relays(config: &Config) -> Vec<DirectRelay> {
     let guard = Guard::new(config.network.allow.clone());
     let direct = config.relays.iter().filter(|relay| relay.kind == RelayKind::Mx);
     let made = |relay: &Relay| {
-        let mut sources = if relay.source.is_empty() { source_address::sources() } else { relay.source.clone() };
-        sources.retain(|address| guard.permits(*address));
-        DirectRelay { ehlo: relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string(), sources }
+        let sources = if relay.source.is_empty() { source_address::sources() } else { relay.source.clone() };
+        let ehlo = relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string();
+        DirectRelay::new(ehlo, sources, |address| guard.permits(address))
     };
     direct.map(made).collect()
 }

@@ -89,20 +89,6 @@ impl<'r> SpfRecord<'r> {
         }
         Ok(Self { terms, redirect })
     }
-
-    /// Returns whether a host passes by the first term `a` or `include` with its name. `None` if there is none.
-    pub fn decision_about(&self, host: &str) -> Option<bool> {
-        let names_host = |term: &&Term<'_>| match &term.mechanism {
-            Mechanism::Include(name) | Mechanism::Address(Hosts { name: Some(name), .. }) => bare(name) == bare(host),
-            Mechanism::Address(_)
-            | Mechanism::All
-            | Mechanism::MailServer(_)
-            | Mechanism::ReverseName
-            | Mechanism::Exists(_)
-            | Mechanism::Network(_) => false,
-        };
-        self.terms.iter().find(names_host).map(|term| term.passes)
-    }
 }
 
 /// Returns the first term that is an error, because of which receivers apply no SPF.
@@ -133,6 +119,19 @@ impl<'r> Mechanism<'r> {
             "ip4" => network(value?, 32, |text| text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)).map(Self::Network),
             "ip6" => network(value?, 128, |text| text.parse::<Ipv6Addr>().ok().map(IpAddr::V6)).map(Self::Network),
             _ => None,
+        }
+    }
+
+    /// Returns whether it is `a` or `include` with the name of a host.
+    pub fn names(&self, host: &str) -> bool {
+        match self {
+            Self::Include(name) | Self::Address(Hosts { name: Some(name), .. }) => bare(name) == bare(host),
+            Self::Address(_)
+            | Self::All
+            | Self::MailServer(_)
+            | Self::ReverseName
+            | Self::Exists(_)
+            | Self::Network(_) => false,
         }
     }
 
@@ -268,7 +267,9 @@ mod tests {
             ("v=spf1 -all a:mail.example.com", None),
             ("v=spf1 a -all", None),
         ] {
-            assert_eq!(SpfRecord::parse(record).unwrap().decision_about("mail.example.com"), passes, "{record}");
+            let record = SpfRecord::parse(record).unwrap();
+            let named = record.terms.iter().find(|term| term.mechanism.names("mail.example.com"));
+            assert_eq!(named.map(|term| term.passes), passes, "{record:?}");
         }
     }
 }

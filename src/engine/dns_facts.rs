@@ -42,10 +42,11 @@ pub(super) mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::engine::ports::{BoxFuture, MailHost, RouteFailure};
+    use crate::engine::ports::{BoxFuture, Family, MailHost, RouteFailure};
     use crate::smtp::tlsa::TlsaRecord;
 
-    /// Names with their texts and mail servers. The text `!` stands for a failing lookup.
+    /// Names with their texts, addresses and mail servers. The text `!` stands for a failing lookup. Names with `AAAA`
+    /// replace the IPv6 addresses among those with `A`.
     #[derive(Default)]
     pub(in crate::engine) struct Names(HashMap<&'static str, Vec<&'static str>>);
 
@@ -77,6 +78,21 @@ pub(super) mod tests {
         fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
             let found = self.get(&format!("A {host}"));
             Box::pin(async move { found.map(|texts| texts.iter().filter_map(|text| text.parse().ok()).collect()) })
+        }
+        fn family_addresses_now<'a>(
+            &'a self,
+            host: &'a str,
+            family: Family,
+        ) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+            Box::pin(async move {
+                if family == Family::V6 && self.0.contains_key(&*format!("AAAA {host}")) {
+                    let texts = self.get(&format!("AAAA {host}"))?;
+                    return Ok(texts.iter().filter_map(|text| text.parse().ok()).collect());
+                }
+                let mut found = self.host_addresses(host).await?;
+                found.retain(|address| Family::of(*address) == family);
+                if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
+            })
         }
         fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
             Box::pin(async move { self.get(name) })

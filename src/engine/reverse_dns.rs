@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
-use super::ports::{LookupFailure, Resolve};
+use super::ports::{Family, LookupFailure, Resolve};
 use crate::machine::checklist::dns::SourceFacts;
 
 /// Maximum age of cached names.
@@ -21,8 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct DirectRelay {
     /// EHLO name.
     pub ehlo: String,
-    /// Source addresses as receivers see them. Empty behind NAT, where the addresses of the EHLO name count.
-    pub sources: Vec<IpAddr>,
+    /// Public source addresses: receivers see them.
+    sources: Vec<IpAddr>,
+    /// Families with source addresses behind NAT. In these, the addresses of the EHLO name count.
+    translated: Vec<Family>,
 }
 
 /// Names from the last lookup.
@@ -64,17 +67,53 @@ impl ReverseDns {
 }
 
 impl DirectRelay {
+    /// Creates a relay with the machine's source addresses. Receivers see those that are public. Without any, all
+    /// addresses of the EHLO name count.
+    pub fn new(ehlo: String, sources: Vec<IpAddr>, is_public: impl Fn(IpAddr) -> bool) -> Self {
+        let (public, private): (Vec<_>, Vec<_>) = sources.into_iter().partition(|address| is_public(*address));
+        let is_unknown = public.is_empty() && private.is_empty();
+        let is_translated = |family: &Family| is_unknown || private.iter().any(|own| Family::of(*own) == *family);
+        let translated = Family::BOTH.into_iter().filter(is_translated).collect();
+        Self { ehlo, sources: public, translated }
+    }
+
     /// Returns its source addresses as receivers see them. `None` if a lookup failed.
     async fn addresses(&self, resolver: &dyn Resolve) -> Option<Vec<IpAddr>> {
-        if !self.sources.is_empty() {
-            return Some(self.sources.clone());
-        }
-        match tokio::time::timeout(PATIENCE, resolver.host_addresses_now(&self.ehlo)).await.ok()? {
-            Ok(addresses) => Some(addresses),
-            Err(LookupFailure::Absent) => Some(Vec::new()),
-            Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => None,
+        let looked_up = timeout(PATIENCE, addresses_of(resolver, &self.ehlo, &self.translated)).await.ok()?;
+        let named = match looked_up {
+            Ok(addresses) => addresses,
+            Err(LookupFailure::Absent) => Vec::new(),
+            Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => return None,
+        };
+        let mut addresses = self.sources.clone();
+        addresses.extend(named.into_iter().filter(|address| !self.sources.contains(address)));
+        Some(addresses)
+    }
+}
+
+/// Looks up the addresses of a host in these families, and waits for all answers.
+///
+/// # Errors
+/// No family has an address, or a lookup failed.
+pub(super) async fn addresses_of(
+    resolver: &dyn Resolve,
+    host: &str,
+    families: &[Family],
+) -> Result<Vec<IpAddr>, LookupFailure> {
+    let look = async |family| match families.contains(&family) {
+        true => resolver.family_addresses_now(host, family).await,
+        false => Err(LookupFailure::Absent),
+    };
+    let (v4, v6) = tokio::join!(look(Family::V4), look(Family::V6));
+    let mut found = Vec::new();
+    for answer in [v4, v6] {
+        match answer {
+            Ok(addresses) => found.extend(addresses),
+            Err(LookupFailure::Absent) => {}
+            Err(failure) => return Err(failure),
         }
     }
+    if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
 }
 
 /// Returns the source addresses of all relays as receivers see them. `None` if a lookup failed.
@@ -89,11 +128,11 @@ pub(super) async fn source_addresses(resolver: &dyn Resolve, relays: &[DirectRel
 async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<SourceFacts> {
     let mut found: Vec<SourceFacts> = Vec::new();
     for relay @ DirectRelay { ehlo, .. } in relays {
-        for address in relay.addresses(&**resolver).await.unwrap_or_default() {
+        for address in relay.addresses(&**resolver).await.unwrap_or_else(|| relay.sources.clone()) {
             if found.iter().any(|source| source.address == address && source.ehlo == *ehlo) {
                 continue;
             }
-            let names = tokio::time::timeout(PATIENCE, confirmed(&**resolver, address)).await;
+            let names = timeout(PATIENCE, confirmed(&**resolver, address)).await;
             found.push(SourceFacts { address, ehlo: ehlo.clone(), names: names.ok().flatten() });
         }
     }
@@ -109,11 +148,40 @@ async fn confirmed(resolver: &dyn Resolve, address: IpAddr) -> Option<Vec<String
     };
     let mut confirmed = Vec::new();
     for name in names {
-        match resolver.host_addresses_now(&name).await {
+        match resolver.family_addresses_now(&name, Family::of(address)).await {
             Ok(addresses) if addresses.contains(&address) => confirmed.push(name),
             Ok(_) | Err(LookupFailure::Absent) => {}
             Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => return None,
         }
     }
     Some(confirmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::dns_facts::tests::Names;
+
+    #[tokio::test]
+    async fn a_family_behind_nat_has_the_addresses_of_the_ehlo_name() {
+        let names = Names::new([("A mail.example.com", "192.0.2.7|2001:db8::9"), ("AAAA slow.example", "!")]);
+        let of = async |ehlo: &str, sources: &[&str]| {
+            let sources = sources.iter().map(|text| text.parse().unwrap()).collect();
+            let is_public = |address| matches!(address, IpAddr::V6(_));
+            let relay = DirectRelay::new(ehlo.to_owned(), sources, is_public);
+            let found = source_addresses(&names, &[relay]).await;
+            found.map(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let expected = |addresses: &[&str]| Some(addresses.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        assert_eq!(
+            of("mail.example.com", &["172.31.0.5", "2001:db8::2"]).await,
+            expected(&["2001:db8::2", "192.0.2.7"])
+        );
+        assert_eq!(of("mail.example.com", &["172.31.0.5"]).await, expected(&["192.0.2.7"]));
+        assert_eq!(of("mail.example.com", &["2001:db8::2"]).await, expected(&["2001:db8::2"]));
+        assert_eq!(of("mail.example.com", &[]).await, expected(&["192.0.2.7", "2001:db8::9"]));
+        assert_eq!(of("gone.example", &["172.31.0.5", "2001:db8::2"]).await, expected(&["2001:db8::2"]));
+        assert_eq!(of("slow.example", &[]).await, None);
+        assert_eq!(of("slow.example", &["172.31.0.5"]).await, expected(&[]));
+    }
 }

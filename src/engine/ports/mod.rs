@@ -28,7 +28,7 @@ pub use bucket::{
     Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, BucketSettings, Creation, Expiry,
     OBJECT_BYTES_MAX, ObjectInfo, ObjectPage, Versioning,
 };
-pub use resolve::{LookupFailure, MailHost, Resolve, RouteFailure};
+pub use resolve::{Family, LookupFailure, MailHost, Resolve, RouteFailure};
 
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -6,6 +6,28 @@ use super::BoxFuture;
 use crate::domain::hostname::DomainName;
 use crate::smtp::tlsa::TlsaRecord;
 
+/// An address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4, with A records.
+    V4,
+    /// IPv6, with AAAA records.
+    V6,
+}
+
+impl Family {
+    /// Both families.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    /// Returns the family of an address.
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+}
+
 /// One mail server of a domain, with its addresses in the order to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailHost {
@@ -83,6 +105,19 @@ pub trait Resolve: Send + Sync {
     /// Returns the addresses as [`host_addresses`](Self::host_addresses) does. Bypasses the cache, if there is one.
     fn host_addresses_now<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         self.host_addresses(host)
+    }
+    /// Returns the addresses of a host in one family, or why they are unknown. Unlike the lookups for a connection, it
+    /// waits for the whole answer. Bypasses the cache.
+    fn family_addresses_now<'a>(
+        &'a self,
+        host: &'a str,
+        family: Family,
+    ) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async move {
+            let mut found = self.host_addresses_now(host).await?;
+            found.retain(|address| Family::of(*address) == family);
+            if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
+        })
     }
     /// Returns the TXT records at `name`, each with its strings joined. Bypasses the cache.
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;

@@ -35,17 +35,20 @@ impl Reverse {
     }
 }
 
-/// Returns the addresses that receivers see for a relay: its own, or those that the system sends from. Behind NAT,
-/// those that the EHLO name resolves to.
+/// Returns the addresses that receivers see for a relay: its own, or those that the system sends from. For a family
+/// behind NAT, those that the EHLO name resolves to.
 pub async fn seen_addresses(probe: &dyn Probe, sources: &[IpAddr], ehlo: &str) -> Vec<IpAddr> {
     let own = if sources.is_empty() { probe.sources() } else { sources.to_vec() };
-    let public: Vec<_> = own.into_iter().filter(|address| probe.permits(*address)).collect();
-    if !public.is_empty() {
-        return public;
+    let is_unknown = own.is_empty();
+    let (mut seen, private): (Vec<_>, Vec<_>) = own.into_iter().partition(|address| probe.permits(*address));
+    if !is_unknown && private.is_empty() {
+        return seen;
     }
-    let mut found = addresses(probe, ehlo).await.unwrap_or_default();
-    found.retain(|address| probe.permits(*address));
-    found
+    let mut named = addresses(probe, ehlo).await.unwrap_or_default();
+    let is_translated = |address: &IpAddr| is_unknown || private.iter().any(|own| own.is_ipv4() == address.is_ipv4());
+    named.retain(|address| probe.permits(*address) && is_translated(address) && !seen.contains(address));
+    seen.extend(named);
+    seen
 }
 
 /// Looks up the names of `address` and their addresses.
@@ -103,5 +106,8 @@ mod tests {
         let world = world.with("mail.example.com", RecordType::A, &["192.0.2.7"]);
         assert_eq!(seen_addresses(&world, &[], "mail.example.com").await, [IpAddr::from([192, 0, 2, 7])]);
         assert_eq!(seen_addresses(&world, &[[192, 0, 2, 9].into()], "x").await, [IpAddr::from([192, 0, 2, 9])]);
+        let both: [IpAddr; 2] = ["127.0.0.1", "2001:db8::7"].map(|text| text.parse().unwrap());
+        let seen = seen_addresses(&world, &both, "mail.example.com").await;
+        assert_eq!(seen, [both[1], IpAddr::from([192, 0, 2, 7])], "IPv4 is behind NAT");
     }
 }

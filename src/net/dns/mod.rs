@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 use crate::base::entropy::Entropy;
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::ports::{BoxFuture, Clock, Family, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::net::network_guard::Guard;
 use crate::smtp::tlsa::TlsaRecord;
 
@@ -309,6 +309,26 @@ impl Resolve for Resolver {
 
     fn host_addresses_now<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         Box::pin(async move { self.0.host_now(host).await.addresses() })
+    }
+
+    fn family_addresses_now<'a>(
+        &'a self,
+        host: &'a str,
+        family: Family,
+    ) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async move {
+            let kind = match family {
+                Family::V4 => Kind::A,
+                Family::V6 => Kind::Aaaa,
+            };
+            let facts = match host.parse() {
+                Ok(literal) => [RecordData::Address(literal)].into(),
+                Err(_) => self.0.now(host, kind).await?,
+            };
+            let found = facts.iter().filter_map(RecordData::address);
+            let found: Vec<_> = found.filter(|address| Family::of(*address) == family).collect();
+            if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
+        })
     }
 
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {

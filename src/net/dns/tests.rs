@@ -323,6 +323,20 @@ async fn domain_checks_bypass_the_cache() {
 }
 
 #[tokio::test]
+async fn half_an_answer_is_none_for_a_lookup_of_one_family() {
+    let world = World::new().await;
+    world.zone.a("host.example", &["9.0.0.1"]);
+    world.zone.says("host.example", RecordType::AAAA, Say::Error(ResponseCode::ServFail));
+    let of = async |family| world.resolver.family_addresses_now("host.example", family).await;
+    assert_eq!(world.resolver.host_addresses_now("host.example").await, Ok(addresses(&["9.0.0.1"])));
+    assert_eq!(of(Family::V4).await, Ok(addresses(&["9.0.0.1"])));
+    assert!(matches!(of(Family::V6).await, Err(LookupFailure::Temporary(_))));
+    world.zone.aaaa("host.example", &["2606:4700::1"]);
+    assert_eq!(of(Family::V6).await, Ok(addresses(&["2606:4700::1"])));
+    assert_eq!(world.resolver.family_addresses_now("9.0.0.2", Family::V6).await, Err(LookupFailure::Absent));
+}
+
+#[tokio::test]
 async fn host_addresses_are_returned_without_the_guard_s_check() {
     let world = World::new().await;
     world.zone.a("host.example", &["10.0.0.1"]).aaaa("host.example", &["2606:4700::1"]);

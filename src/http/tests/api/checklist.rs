@@ -30,7 +30,7 @@ fn status<'a>(list: &'a Value, id: &str) -> &'a str {
 impl World {
     async fn with_direct_relay() -> Self {
         let direct_relays =
-            vec![DirectRelay { ehlo: "mail.example.com".to_owned(), sources: vec![[192, 0, 2, 1].into()] }];
+            vec![DirectRelay::new("mail.example.com".to_owned(), vec![[192, 0, 2, 1].into()], |_| true)];
         let settings = Settings { direct_relays, ..Settings::for_tests() };
         Self::set(settings, HttpLimits::default(), Streams::default()).await
     }

@@ -47,19 +47,36 @@ impl DomainName {
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 
-    /// Returns the registrable domain by the public suffix list: the public suffix and one more label, such as
+    /// Returns the organizational domain by the whole public suffix list: the public suffix and one more label, such as
     /// `example.co.uk`. A public suffix itself is returned unchanged.
     ///
-    /// Limits by registrant and DMARC alignment use it. The private part of the list counts too, so each name below
-    /// `github.io` is a registrant of its own. A suffix that the list does not know has one label. The DNS is not
-    /// asked: the tree walk of RFC 9989 4.10 gives other results where names publish `psd=`.
-    pub fn registrable(&self) -> &str {
+    /// DMARC alignment uses it. The private part of the list counts, so names below `github.io` are separate
+    /// organizations. A suffix that the list does not know has one label. The DNS is not asked: the tree walk of RFC
+    /// 9989 4.10 gives other results where names publish `psd=`.
+    fn organizational(&self) -> &str {
         psl::domain_str(&self.0).unwrap_or(&self.0)
     }
 
-    /// Returns whether both names have the same registrable domain, which is relaxed alignment in DMARC.
+    /// Returns the domain of the registrant, by the ICANN part of the public suffix list: the suffix of a registry and
+    /// one more label. A suffix itself is returned unchanged.
+    ///
+    /// Limits by registrant use it, so all names below `duckdns.org` share them: names below a private suffix are often
+    /// free, and one person can have many.
+    pub fn registrant_domain(&self) -> &str {
+        let mut suffix = psl::suffix(self.0.as_bytes());
+        while let Some(private) = suffix.filter(|suffix| suffix.typ() == Some(psl::Type::Private)) {
+            let parent = private.as_bytes().iter().position(|byte| *byte == b'.').map(|dot| dot + 1);
+            suffix = parent.and_then(|start| psl::suffix(&private.as_bytes()[start..]));
+        }
+        let length = suffix.map_or(0, |suffix| suffix.as_bytes().len());
+        let Some(above) = self.0.len().checked_sub(length + 1) else { return &self.0 };
+        let start = self.0[..above].rfind('.').map_or(0, |dot| dot + 1);
+        &self.0[start..]
+    }
+
+    /// Returns whether both names have the same organizational domain, which is relaxed alignment in DMARC.
     pub fn is_aligned_with(&self, other: &Self) -> bool {
-        self.registrable() == other.registrable()
+        self.organizational() == other.organizational()
     }
 }
 
@@ -122,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_registrable_domain_is_one_label_below_the_public_suffix() {
+    fn the_organizational_domain_is_one_label_below_the_public_suffix() {
         let names = [
             ("example.com", "example.com"),
             ("a.b.example.com", "example.com"),
@@ -142,16 +159,34 @@ mod tests {
             ("a.例子.公司.cn", "xn--fsqu00a.xn--55qx5d.cn"),
             ("a.bücher.рф", "xn--bcher-kva.xn--p1ai"),
         ];
-        for (name, registrable) in names {
-            assert_eq!(name.parse::<DomainName>().unwrap().registrable(), registrable, "{name}");
+        for (name, organizational) in names {
+            assert_eq!(name.parse::<DomainName>().unwrap().organizational(), organizational, "{name}");
         }
     }
 
     #[test]
-    fn a_public_suffix_is_its_own_registrable_domain() {
+    fn a_public_suffix_is_its_own_organizational_domain() {
         for suffix in ["co.uk", "github.io", "example.ck", "公司.cn"] {
             let suffix = suffix.parse::<DomainName>().unwrap();
-            assert_eq!(suffix.registrable(), suffix.as_str());
+            assert_eq!(suffix.organizational(), suffix.as_str());
+        }
+    }
+
+    #[test]
+    fn private_suffixes_are_no_registrants() {
+        for (name, registrant) in [
+            ("a.b.example.com", "example.com"),
+            ("a.example.co.uk", "example.co.uk"),
+            ("co.uk", "co.uk"),
+            ("one.duckdns.org", "duckdns.org"),
+            ("a.two.duckdns.org", "duckdns.org"),
+            ("duckdns.org", "duckdns.org"),
+            ("shop.example.uk.com", "uk.com"),
+            ("b.s3.dualstack.us-east-1.amazonaws.com", "amazonaws.com"),
+            ("a.b.example.ck", "b.example.ck"),
+            ("a.b.com.unknown-suffix", "com.unknown-suffix"),
+        ] {
+            assert_eq!(name.parse::<DomainName>().unwrap().registrant_domain(), registrant, "{name}");
         }
     }
 

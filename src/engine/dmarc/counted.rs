@@ -30,7 +30,7 @@ impl Engine {
             for _ in 0..REPORTS_READ / PAGE {
                 let Page { rows, next } = listing::rows::<DmarcReportRow>(&snapshot, &prefix, request)?;
                 let named = rows.into_iter().filter(|(_, row)| row.is_authentic && row.reporter == name);
-                let mut signers = named.filter_map(|(_, row)| Some(row.from_domain?.registrable().to_owned()));
+                let mut signers = named.filter_map(|(_, row)| Some(row.from_domain?.registrant_domain().to_owned()));
                 let signer = signers.find(|signer| signed_by.as_ref().is_none_or(|wanted| wanted == signer));
                 if signer.is_some() || next.is_none() {
                     return Ok(signer);

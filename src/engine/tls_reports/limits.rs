@@ -10,7 +10,7 @@ use crate::smtp::tls_rpt::Destination;
 
 /// Maximum number of reports to one address on a day, about domains of other registrants.
 pub(super) const OF_ADDRESS_MAX: usize = 20;
-/// Maximum number of reports to all receivers of one registrable domain on a day, about domains of other registrants.
+/// Maximum number of reports to all receivers of one registrant on a day, about domains of other registrants.
 /// Services that read reports for many domains use one address for each.
 pub(super) const OF_RECEIVER_MAX: usize = 200;
 
@@ -53,7 +53,7 @@ fn counted(domain: &DomainName, to: &Destination) -> Vec<(String, usize)> {
     // The host of a URL may be an IP address.
     let receiver = match host.parse::<DomainName>() {
         Ok(host) if host.is_aligned_with(domain) => return Vec::new(),
-        Ok(host) => host.registrable().to_owned(),
+        Ok(host) => host.registrant_domain().to_owned(),
         Err(_) => host.to_owned(),
     };
     let of_address = address.map(|address| (address, OF_ADDRESS_MAX));

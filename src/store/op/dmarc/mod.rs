@@ -175,7 +175,7 @@ fn admit(day: &mut DmarcDayRow, signer: &DomainName) -> bool {
     if all >= REPORTS_MAX {
         return false;
     }
-    let digest = keys::dmarc_reporter_key(signer.registrable());
+    let digest = keys::dmarc_reporter_key(signer.registrant_domain());
     match day.signers.iter_mut().find(|(known, _)| *known == digest) {
         Some((_, reports)) if *reports >= REPORTS_OF_SIGNER_MAX => return false,
         Some((_, reports)) => *reports += 1,

@@ -35,7 +35,7 @@ impl RecordDmarcReport {
         tables: &mut Tables<'_>,
         signer: &DomainName,
     ) -> Result<CountedReporter, StoreError> {
-        let (key, row) = self.reporter(tables, signer.registrable())?;
+        let (key, row) = self.reporter(tables, signer.registrant_domain())?;
         let is_ignored = row.is_ignored;
         let row = DmarcReporterRow { last_day: row.last_day.max(self.day()), ..row };
         tables.put(&keys::dmarc_reporter(self.account, self.domain, key), &row);

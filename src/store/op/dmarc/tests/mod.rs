@@ -186,6 +186,11 @@ fn subdomains_of_a_signing_domain_share_its_daily_limit() {
     }
     assert_eq!(signed_by("other.example"), Recorded::Counted);
     assert_eq!([signed_by("one.co.uk"), signed_by("two.co.uk")], [Recorded::Counted; 2]);
+    // Names below a private suffix are free.
+    for n in 0..REPORTS_OF_SIGNER_MAX {
+        assert_eq!(signed_by(&format!("a{n}.duckdns.org")), Recorded::Counted);
+    }
+    assert_eq!(signed_by("b.duckdns.org"), Recorded::OverLimit);
 }
 
 #[test]

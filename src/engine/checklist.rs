@@ -175,7 +175,7 @@ impl<'r> Records<'r> {
     fn spf(&self) -> Judgement {
         let facts = self.spf.map(|finding| SpfFacts {
             found: &finding.found,
-            names_us: finding.status == RecordStatus::Ok,
+            lets_us_pass: finding.status == RecordStatus::Ok,
             lookups: self.row.facts.spf_lookups,
             wanted: &self.wanted_spf,
         });

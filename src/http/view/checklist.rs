@@ -54,7 +54,7 @@ describe! {
     ItemView<'_> as "ChecklistItem", "One item of the checklist."
     {
         id: "The subject.",
-        title: "The item in words." => |schema| schema.example("SPF names this server"),
+        title: "The item in words." => |schema| schema.example("SPF lets this server pass"),
         status: "The outcome.",
         required_by: "Receivers that require it from bulk senders.",
         seen: "The facts.",

@@ -14,8 +14,8 @@ const SPF_LOOKUPS_MAX: u32 = 10;
 pub struct SpfFacts<'a> {
     /// The records found.
     pub found: &'a [String],
-    /// Whether one of them includes this server.
-    pub names_us: bool,
+    /// Whether they let this server pass.
+    pub lets_us_pass: bool,
     /// Number of DNS lookups that the record needs; `None` if unknown.
     pub lookups: Option<u32>,
     /// The record to publish.
@@ -24,7 +24,7 @@ pub struct SpfFacts<'a> {
 
 /// Judges SPF.
 pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
-    let Some(SpfFacts { found, names_us, lookups, wanted }) = facts else { return not_looked_up("The SPF record") };
+    let Some(SpfFacts { found, lets_us_pass, lookups, wanted }) = facts else { return not_looked_up("The SPF record") };
     let record = match found {
         [] => return Judgement::fail("There is no SPF record.", format!("Publish this TXT record: {wanted}")),
         [record] => record,
@@ -44,12 +44,14 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
             format!("The record takes {lookups} DNS look-ups. Receivers stop at {SPF_LOOKUPS_MAX}: {record}"),
             "Remove includes of services that no longer send for the domain, or list their addresses.",
         ),
-        _ if !names_us => Judgement::warn(
-            format!("The record does not name this server: {record}"),
-            format!("Add {} before its last term.", wanted.split(' ').nth(1).unwrap_or_default()),
+        _ if !lets_us_pass => Judgement::warn(
+            format!("The record does not let this server pass: {record}"),
+            format!("Add {} as its first term.", wanted.split(' ').nth(1).unwrap_or_default()),
         ),
-        Some(lookups) => Judgement::pass(format!("One record names this server, in {lookups} DNS look-ups: {record}")),
-        None => Judgement::pass(format!("One record names this server: {record}")),
+        Some(lookups) => {
+            Judgement::pass(format!("One record lets this server pass, with {lookups} DNS look-ups: {record}"))
+        }
+        None => Judgement::pass(format!("One record lets this server pass: {record}")),
     }
 }
 
@@ -252,13 +254,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn spf_passes_with_one_record_that_names_us_in_at_most_ten_lookups() {
-        let judged = |found: &[&str], names_us, lookups| {
+    fn spf_passes_with_one_record_that_lets_us_pass_in_at_most_ten_lookups() {
+        let judged = |found: &[&str], lets_us_pass, lookups| {
             let found = texts(found);
-            spf(Some(&SpfFacts { found: &found, names_us, lookups, wanted: "v=spf1 a:mail.example.com ~all" })).status
+            spf(Some(&SpfFacts { found: &found, lets_us_pass, lookups, wanted: "v=spf1 a:mail.example.com ~all" }))
+                .status
         };
         assert_eq!(spf(None).status, Unknown);
-        for (found, names_us, lookups, expected) in [
+        for (found, lets_us_pass, lookups, expected) in [
             (&["v=spf1 a:mail.example.com -all"][..], true, Some(10), Pass),
             (&["v=spf1 a:mail.example.com -all"], true, None, Pass),
             (&["v=spf1 mx -all"], false, Some(1), Warn),
@@ -268,7 +271,7 @@ pub(super) mod tests {
             (&["v=spf1 mx -all", "v=spf1 a:mail.example.com -all"], true, None, Fail),
             (&[], false, None, Fail),
         ] {
-            assert_eq!(judged(found, names_us, lookups), expected, "{found:?} {lookups:?}");
+            assert_eq!(judged(found, lets_us_pass, lookups), expected, "{found:?} {lookups:?}");
         }
     }
 

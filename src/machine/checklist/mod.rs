@@ -102,7 +102,7 @@ impl ItemId {
     /// Returns the title.
     pub const fn title(self) -> &'static str {
         match self {
-            Self::Spf => "SPF names this server",
+            Self::Spf => "SPF lets this server pass",
             Self::Dkim => "The DKIM key is published",
             Self::Dmarc => "A DMARC record applies",
             Self::Alignment => "DKIM and SPF align with the From domain",

@@ -21,21 +21,25 @@ impl Engine {
     /// Reads the sums of one domain after the other, on the low-priority thread, until they fill half of their memory.
     pub(in crate::engine) async fn warm_dmarc_sums(self: &Arc<Self>) {
         if let Err(error) = self.read_dmarc_sums().await {
-            tracing::warn!(%error, "could not read DMARC sums in advance; the first view of each page reads them");
+            warn(&error);
         }
     }
 
     async fn read_dmarc_sums(self: &Arc<Self>) -> Result<(), StoreError> {
         let engine = Arc::clone(self);
-        let domains = self.blocking(OPERATOR, move || domains_with_reports(&engine.store.snapshot()?)).await??;
-        for (account, domain, _) in domains {
+        let ids = move || {
+            let found = domains_with_reports(&engine.store.snapshot()?)?;
+            Ok::<_, StoreError>(found.into_iter().map(|(account, domain, _)| (account, domain)).collect::<Vec<_>>())
+        };
+        for (account, domain) in self.blocking(OPERATOR, ids).await?? {
             if self.dmarc_sums.is_half_full() {
                 break;
             }
             let engine = Arc::clone(self);
             // If the account's jobs fill its part of the queue, the domain's page reads the sums.
-            if let Ok(read) = self.list_work.run(account, move || engine.read_sums_of((account, domain))).await {
-                read?;
+            let read = self.list_work.run(account, move || engine.read_sums_of((account, domain))).await;
+            if let Ok(Err(error)) = read {
+                warn(&error);
             }
         }
         Ok(())
@@ -49,6 +53,10 @@ impl Engine {
         self.keep_dmarc_sums(today);
         Ok(())
     }
+}
+
+fn warn(error: &StoreError) {
+    tracing::warn!(%error, "could not read DMARC sums in advance; the first view of their page reads them");
 }
 
 /// Returns the domains with reports, account by account.

@@ -35,15 +35,15 @@ impl RecordDmarcReport {
         tables: &mut Tables<'_>,
         signer: &DomainName,
     ) -> Result<CountedReporter, StoreError> {
-        let (key, row) = self.reporter(tables, signer.registrant_domain())?;
+        let (key, row) = self.reporter(tables, signer)?;
         let is_ignored = row.is_ignored;
         let row = DmarcReporterRow { last_day: row.last_day.max(self.day()), ..row };
         tables.put(&keys::dmarc_reporter(self.account, self.domain, key), &row);
         Ok(CountedReporter { key, is_ignored })
     }
 
-    fn reporter(&self, tables: &Tables<'_>, signer: &str) -> Result<(ReporterKey, DmarcReporterRow), StoreError> {
-        let name = &self.report.reporter;
+    fn reporter(&self, tables: &Tables<'_>, from: &DomainName) -> Result<(ReporterKey, DmarcReporterRow), StoreError> {
+        let (name, signer) = (&self.report.reporter, from.registrant_domain());
         let key = keys::dmarc_signed_reporter_key(signer, name);
         if let Some(row) = self.known(tables, key)? {
             return Ok((key, row));
@@ -67,7 +67,13 @@ impl RecordDmarcReport {
         }
         // Earlier versions identified the reporter by its name.
         let earlier = self.known(tables, keys::dmarc_reporter_key(name))?;
-        let is_ignored = earlier.is_some_and(|row| row.is_ignored);
+        // With another list of public suffixes, the signer was a parent.
+        let is_of_parent = |row: &DmarcReporterRow| {
+            let signer = row.signer.as_ref().and_then(|signer| signer.parse().ok());
+            row.name == name && signer.is_some_and(|signer| from.is_same_or_below(&signer))
+        };
+        let mut earlier = earlier.iter().chain(all.iter().map(|(_, row)| row).filter(|row| is_of_parent(row)));
+        let is_ignored = earlier.any(|row| row.is_ignored);
         Ok((key, self.new_row(name, Some(signer), is_ignored)))
     }
 

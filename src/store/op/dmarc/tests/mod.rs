@@ -291,6 +291,20 @@ fn a_reporter_that_an_earlier_version_ignored_stays_ignored() {
 }
 
 #[test]
+fn a_reporter_stays_ignored_if_its_signer_was_a_parent_in_another_list_of_public_suffixes() {
+    let world = World::new();
+    let signer = Some("me.uk".to_owned());
+    let earlier = DmarcReporterRow { name: "one".to_owned(), last_day: 1, is_ignored: true, signer };
+    let key = keys::dmarc_signed_reporter_key("me.uk", "one");
+    world.test.write(&keys::dmarc_reporter(world.account, world.domain, key), &earlier);
+    for (signer, id) in [("mail.example.me.uk", "1"), ("other.example", "2")] {
+        let op = world.report("one", id, &[network(1)]);
+        world.test.done(RecordDmarcReport { signer: Some(signer.parse().unwrap()), ..op });
+    }
+    assert_eq!(world.ignored(), ["one", "one"], "those of me.uk and example.me.uk");
+}
+
+#[test]
 fn reporters_above_the_maximum_share_a_row() {
     let world = World::new();
     for n in 0..REPORTERS_MAX {

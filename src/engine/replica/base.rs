@@ -114,7 +114,10 @@ impl BaseMaker {
     /// Reads the existing bases.
     async fn learn(&mut self) -> Result<(), ReplicaError> {
         let bases = self.objects.bases().await?;
-        if let Some(slot) = bases.last() {
+        if let Some(slot) = bases.last()
+            // A base that was being made while the bucket was emptied lacks its slot, and can't be restored.
+            && self.objects.has(&ObjectName::Slot(*slot)).await?
+        {
             self.newest = self.objects.manifest(*slot).await?;
         }
         if let Some(manifest) = &self.newest {

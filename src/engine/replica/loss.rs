@@ -33,9 +33,8 @@ impl LossCheck {
         let needed = [Some(ObjectName::Store), Some(ObjectName::Slot(position.slot)), manifest];
         let mut lost = Vec::new();
         for name in needed.into_iter().flatten() {
-            let name = name.to_string();
-            if self.objects.bucket.read_range(&name, 0, 1).await?.is_none() {
-                lost.push(name);
+            if !self.objects.has(&name).await? {
+                lost.push(name.to_string());
             }
         }
         if let Some(newest) = newest {

@@ -84,6 +84,11 @@ impl ReplicaObjects {
         }
     }
 
+    /// Returns whether the bucket has an object.
+    pub(super) async fn has(&self, name: &ObjectName) -> BucketResult<bool> {
+        Ok(self.bucket.read_range(&name.to_string(), 0, 1).await?.is_some())
+    }
+
     /// Reads a slot; `None` if the log ends before it.
     ///
     /// # Errors

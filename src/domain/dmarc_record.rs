@@ -174,7 +174,6 @@ impl DmarcRecord {
     /// Returns the record with another address in `rua`.
     #[must_use]
     pub fn with_report_address(mut self, address: &str) -> Self {
-        self.remove(&["pct"]);
         let uri = format!("mailto:{address}");
         let theirs = self.tag("rua").unwrap_or_default().split(',').map(str::trim).filter(|uri| !uri.is_empty());
         let uris: Vec<_> = theirs.chain([uri.as_str()]).collect();
@@ -266,7 +265,7 @@ mod tests {
         );
         assert_eq!(
             record(theirs).with_report_address("dmarc@rp.x.example").to_string(),
-            "v=DMARC1; p=none; x-y=z; rua=mailto:a@x.example!5m,mailto:dmarc@rp.x.example; adkim=s; t=y"
+            "v=DMARC1; p=none; x-y=z; rua=mailto:a@x.example!5m,mailto:dmarc@rp.x.example; adkim=s; pct=20; t=y"
         );
         assert_eq!(
             record("v=DMARC1; p=none; rua=mailto:a@x.example!5m ,").with_report_address("d@x.example").to_string(),

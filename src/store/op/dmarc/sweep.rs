@@ -53,7 +53,14 @@ impl Sweep {
         left -= self.remove_reports(tables, left)?;
         left -= self.remove_before(tables, Table::DmarcSeen, left)?.len();
         left -= self.remove_before(tables, Table::DmarcSums, left)?.len();
-        let days = self.days(tables, left)?;
+        let mut days = self.days(tables, left)?;
+        let domain = keys::dmarc_domain(self.account, self.domain);
+        let kept = keys::dmarc_day(self.account, self.domain, self.end);
+        if is_any(tables, Table::DmarcReports, &domain, &domain)? && !is_any(tables, Table::DmarcDays, &kept, &domain)?
+        {
+            // A report is kept from its arrival on, which is after its day. The last day leads to it.
+            days.pop();
+        }
         for (key, row) in &days {
             self.forget_reporters(tables, key, row)?;
             tables.remove(Table::DmarcDays, key);
@@ -116,4 +123,9 @@ impl Sweep {
         }
         Ok(())
     }
+}
+
+/// Whether `table` has a row of `domain` from the key `from` on.
+fn is_any(tables: &Tables<'_>, table: Table, from: &[u8], domain: &[u8]) -> Result<bool, StoreError> {
+    Ok(!tables.sound_keys(table, from, &after_prefix(domain), Order::Ascending, 1)?.is_empty())
 }

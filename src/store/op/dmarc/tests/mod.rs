@@ -1,6 +1,7 @@
 //! Tests of a day's counts of reports, and of their expiry.
 
 mod marks;
+mod sweep;
 
 use super::reporter::{NAMES_OF_SIGNER_MAX, REPORTERS_MAX};
 use super::*;
@@ -355,40 +356,3 @@ const TABLES: [Table; 7] = [
     Table::DmarcReporters,
     Table::DmarcSums,
 ];
-
-#[test]
-fn reports_are_removed_after_400_days_and_newer_ones_stay() {
-    let world = World::new();
-    let networks: Vec<_> = (0..600).map(network).collect();
-    world.test.done(world.report("old", "1", &networks));
-    world.test.done(world.sums());
-    let late = world.sums();
-    world.test.pass(DAY * 10);
-    world.test.done(world.report("new", "2", &[network(1)]));
-    world.test.done(world.sums());
-    world.test.pass(KEPT - DAY * 11);
-    world.sweep();
-    assert_eq!(world.rows(Table::DmarcCounts), 601, "the first day is 400 days old, not older");
-    world.test.pass(DAY * 2);
-    world.sweep();
-    world.test.done(late);
-    assert_eq!(TABLES.map(|table| world.rows(table)), [1; 7]);
-    let report = crate::store::check::check_open(world.test.store(), world.test.now());
-    assert_eq!(report.failures, []);
-    world.test.pass(DAY * 10);
-    world.sweep();
-    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 7]);
-}
-
-#[test]
-fn removing_a_domain_removes_its_reports() {
-    let world = World::new();
-    world.test.done(world.report("one", "1", &[network(1)]));
-    world.test.done(world.unauthentic("two", "2"));
-    world.test.done(world.sums());
-    let op = DeleteDomain { account: world.account, domain: world.domain, limit: None };
-    assert!(world.test.commit(op).is_ok());
-    world.sweep();
-    world.test.done(world.sums());
-    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 7]);
-}

@@ -166,7 +166,10 @@ impl Walk<'_> {
             let Some(text) = self.text(next).await? else { return Ok(()) };
             match SpfRecord::parse(&text) {
                 Ok(record) => self.record(next, &record, senders).await,
-                Err(_) => Ok(self.stop(End::Permanent)),
+                Err(_) => {
+                    self.stop(End::Permanent);
+                    Ok(())
+                }
             }
         })
     }

@@ -253,7 +253,7 @@ impl Moving {
                 let key = schema::delivery(account, DeliveryId(id));
                 set_due(tables, &key, timer.due, |row: &mut DeliveryRow| match &mut row.state.stage {
                     Stage::Pending { due: pending } => Some(std::mem::replace(pending, due)),
-                    Stage::Delivered { .. } | Stage::Failed { .. } => None,
+                    Stage::Delivered | Stage::Failed => None,
                 })
             }
             // A notice that was due may be in transmission, and has no lease.

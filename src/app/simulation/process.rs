@@ -82,7 +82,7 @@ impl Process {
 pub(super) struct Front(Arc<(Mutex<Vec<Arc<Process>>>, Notify)>);
 
 impl Front {
-    /// Creates the front of one process.
+    /// Creates the list with one process.
     pub(super) fn of(process: Process) -> Self {
         Self(Arc::new((Mutex::new(vec![Arc::new(process)]), Notify::new())))
     }

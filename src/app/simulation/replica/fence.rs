@@ -13,9 +13,9 @@ use crate::engine::Engine;
 pub(in crate::app::simulation) struct Takeover {
     /// Elapsed time at which the old process lost the bucket.
     cut_at: Duration,
-    /// Elapsed time before which calls to the bucket failed or the old process began.
+    /// Elapsed time until which faults or the start of the old process could delay its calls to the bucket.
     disturbed_until: Duration,
-    /// Time after which a change is in an undisturbed bucket.
+    /// Maximum time until the bucket has a change, without faults.
     bound: Duration,
     /// Elapsed time after which the old process neither accepts nor sends.
     fenced_at: Duration,
@@ -55,7 +55,7 @@ pub(in crate::app::simulation) fn accepts(world: &World, life: u32, at: Duration
     }
 }
 
-/// Judges the begin of a sending: while a process may stop without the bucket, no two send at the same time.
+/// Judges a process that begins to send: while a process may stop without the bucket, no two send at the same time.
 pub(in crate::app::simulation) fn sends(world: &World, life: u32) {
     let Some(plan) = &world.plan.replica else { return };
     let now = world.clocks.elapsed();

@@ -10,7 +10,7 @@ use crate::store::single_threaded::Rng;
 
 /// Limit of the backlog in a run whose backlog never reaches it.
 const BACKLOG_BYTES: u64 = 1 << 30;
-/// Makes the draw of the mode differ from other draws.
+/// Separates the random draw of the mode from the other draws of the seed.
 const SALT: u64 = 5333;
 
 /// The drawn settings of a replica and its bucket.

@@ -89,9 +89,7 @@ pub(super) mod tests {
                     let texts = self.get(&format!("AAAA {host}"))?;
                     return Ok(texts.iter().filter_map(|text| text.parse().ok()).collect());
                 }
-                let mut found = self.host_addresses(host).await?;
-                found.retain(|address| Family::of(*address) == family);
-                if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
+                family.only(self.host_addresses(host).await?)
             })
         }
         fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {

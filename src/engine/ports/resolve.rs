@@ -26,6 +26,12 @@ impl Family {
             IpAddr::V6(_) => Self::V6,
         }
     }
+
+    /// Returns the addresses of this family, or [`LookupFailure::Absent`] if there are none.
+    pub fn only(self, found: impl IntoIterator<Item = IpAddr>) -> Result<Vec<IpAddr>, LookupFailure> {
+        let found: Vec<_> = found.into_iter().filter(|address| Self::of(*address) == self).collect();
+        if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
+    }
 }
 
 /// One mail server of a domain, with its addresses in the order to try.
@@ -113,11 +119,7 @@ pub trait Resolve: Send + Sync {
         host: &'a str,
         family: Family,
     ) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        Box::pin(async move {
-            let mut found = self.host_addresses_now(host).await?;
-            found.retain(|address| Family::of(*address) == family);
-            if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
-        })
+        Box::pin(async move { family.only(self.host_addresses_now(host).await?) })
     }
     /// Returns the TXT records at `name`, each with its strings joined. Bypasses the cache.
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;

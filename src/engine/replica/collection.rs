@@ -117,8 +117,7 @@ impl Collector {
         let Some(newest) = bases.last() else { return Ok(()) };
         for object in &objects {
             let Some(slot) = slot_of(object).filter(|slot| slot < newest && !bases.contains(slot)) else { continue };
-            let manifest = ObjectName::Manifest(slot).to_string();
-            if self.objects.bucket.read_range(&manifest, 0, 1).await?.is_none() {
+            if !self.objects.has(&ObjectName::Manifest(slot)).await? {
                 self.objects.bucket.remove(&object.name).await?;
             }
         }

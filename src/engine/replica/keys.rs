@@ -87,8 +87,9 @@ pub(super) async fn remove_over(objects: &ReplicaObjects, store: &Store, shared:
 
 /// Overwrites and removes a key, if the bucket has it.
 pub(super) async fn remove(objects: &ReplicaObjects, (bucket, segment): Segment) -> BucketResult<()> {
-    let name = ObjectName::Key { bucket, segment }.to_string();
-    if objects.bucket.read_range(&name, 0, 1).await?.is_some() {
+    let key = ObjectName::Key { bucket, segment };
+    if objects.has(&key).await? {
+        let name = key.to_string();
         objects.bucket.overwrite(&name, Bytes::new()).await?;
         objects.bucket.remove(&name).await?;
     }

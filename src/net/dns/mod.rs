@@ -325,9 +325,7 @@ impl Resolve for Resolver {
                 Ok(literal) => [RecordData::Address(literal)].into(),
                 Err(_) => self.0.now(host, kind).await?,
             };
-            let found = facts.iter().filter_map(RecordData::address);
-            let found: Vec<_> = found.filter(|address| Family::of(*address) == family).collect();
-            if found.is_empty() { Err(LookupFailure::Absent) } else { Ok(found) }
+            family.only(facts.iter().filter_map(RecordData::address))
         })
     }
 

@@ -124,6 +124,16 @@ impl World {
         id
     }
 
+    /// Returns a message to a site that refuses connections, and so is backed off.
+    async fn backed_off(&self) -> MessageId {
+        self.net.serve("b.test", &["mx.b.test"]);
+        self.net.behave("mx.b.test", Behaviour::Refuses);
+        let id = self.send("u@b.test").await;
+        self.settles().await;
+        assert_eq!(self.progress(id), ("deferred", 1));
+        id
+    }
+
     /// Submits with an idempotency key. Returns whether it was a replay.
     async fn submit_with_key(&self) -> bool {
         let parts = Parts { text: Some("Once.".to_owned()), ..Parts::default() };
@@ -278,11 +288,7 @@ async fn accepting_a_clock_that_is_behind_moves_attempts_and_deadlines_forward()
 async fn a_backed_off_site_is_tried_in_its_time_after_a_clock_that_was_ahead_is_set_right() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
-    world.net.serve("b.test", &["mx.b.test"]);
-    world.net.behave("mx.b.test", Behaviour::Refuses);
-    let old = world.send("u@b.test").await;
-    world.settles().await;
-    assert_eq!(world.progress(old), ("deferred", 1));
+    let old = world.backed_off().await;
     world.set_right(&clocks, 5 * DAY).await;
     let new = world.send("v@b.test").await;
     world.net.behave("mx.b.test", Behaviour::Takes);
@@ -294,10 +300,7 @@ async fn a_backed_off_site_is_tried_in_its_time_after_a_clock_that_was_ahead_is_
 async fn a_restart_after_a_clock_that_was_ahead_is_set_right_expires_nothing_and_delays_nothing() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
-    world.net.serve("b.test", &["mx.b.test"]);
-    world.net.behave("mx.b.test", Behaviour::Refuses);
-    let old = world.send("u@b.test").await;
-    world.settles().await;
+    let old = world.backed_off().await;
     let queued = world.send("v@b.test").await;
     world.settles().await;
     world.set_right(&clocks, 5 * DAY).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::alerts::{are_open, settings};
 use super::relays::{auth_refused, smarthost};
 use super::*;
+use crate::base::id::MessageId;
 use crate::domain::account::QuotaLimits;
 use crate::domain::alert::Condition;
 use crate::domain::stream::Stream;
@@ -33,18 +34,26 @@ async fn behind_paused_ones() -> World {
     world
 }
 
-#[tokio::test]
-async fn a_stalled_queue_is_an_alert_until_something_is_delivered_even_over_a_restart() {
-    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+/// Sends messages to as many sites, which defer them.
+async fn deferred(world: &World, count: usize) -> Vec<MessageId> {
     let mut ids = Vec::new();
-    for number in 0..25 {
+    for number in 0..count {
         world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
         ids.push(world.send(&format!("a@r{number}.test")).await);
     }
-    let checked = async |world: &World| {
-        world.engine.check_alerts().await.unwrap();
-        are_open(world, Condition::QueueStalled)
-    };
+    ids
+}
+
+/// Runs the checks. Returns whether each alert of the condition is open.
+async fn checked(world: &World) -> Vec<bool> {
+    world.engine.check_alerts().await.unwrap();
+    are_open(world, Condition::QueueStalled)
+}
+
+#[tokio::test]
+async fn a_stalled_queue_is_an_alert_until_something_is_delivered_even_over_a_restart() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    let ids = deferred(&world, 25).await;
     world.pass(1).await;
     assert_eq!((world.attempts(&ids), checked(&world).await), (25, vec![true]));
     // Retries become rare: fewer than 20 in 30 minutes.
@@ -62,20 +71,14 @@ async fn a_stalled_queue_is_an_alert_until_something_is_delivered_even_over_a_re
 #[tokio::test]
 async fn a_stall_ends_if_nothing_is_left_to_be_sent() {
     let world = World::alerting(vec![mx("direct", &[])], settings()).await;
-    let mut ids = Vec::new();
-    for number in 0..20 {
-        world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
-        ids.push(world.send(&format!("a@r{number}.test")).await);
-    }
+    let ids = deferred(&world, 20).await;
     world.pass(1).await;
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [true]);
+    assert_eq!(checked(&world).await, [true]);
     let world = world.restarted(vec![mx("direct", &[])]).await;
     for id in ids {
         assert!(world.engine.cancel(Behalf::operator(world.account), id).await.is_ok());
     }
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [false]);
+    assert_eq!(checked(&world).await, [false]);
 }
 
 #[tokio::test]
@@ -86,15 +89,7 @@ async fn a_stall_lasts_while_messages_behind_many_paused_ones_are_to_be_sent() {
     for _ in 0..80 {
         world.send("a@paused.test").await;
     }
-    let mut ids = Vec::new();
-    for number in 0..20 {
-        world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
-        ids.push(world.send(&format!("a@r{number}.test")).await);
-    }
-    let checked = async |world: &World| {
-        world.engine.check_alerts().await.unwrap();
-        are_open(world, Condition::QueueStalled)
-    };
+    let ids = deferred(&world, 20).await;
     world.pass(1).await;
     assert_eq!(checked(&world).await, [true]);
     let world = world.restarted(vec![mx("direct", &[])]).await;
@@ -114,8 +109,7 @@ async fn a_stall_lasts_while_messages_behind_many_paused_ones_are_to_be_sent() {
 #[tokio::test]
 async fn overdue_messages_behind_many_paused_ones_are_a_stall() {
     let world = behind_paused_ones().await;
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [true]);
+    assert_eq!(checked(&world).await, [true]);
 }
 
 #[tokio::test]
@@ -126,17 +120,12 @@ async fn a_success_ends_a_stall_at_the_next_check_despite_many_overdue_paused_me
         world.send("a@paused.test").await;
     }
     world.pass(20 * 60).await;
-    for number in 0..20 {
-        world.net.behave(&format!("mx.r{number}.test"), Behaviour::Says("451 4.3.0 later"));
-        world.send(&format!("a@r{number}.test")).await;
-    }
+    deferred(&world, 20).await;
     world.pass(1).await;
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [true]);
+    assert_eq!(checked(&world).await, [true]);
     let id = world.send("a@r.test").await;
     world.is_delivered(id).await;
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [false]);
+    assert_eq!(checked(&world).await, [false]);
 }
 
 #[tokio::test]
@@ -153,8 +142,7 @@ async fn an_account_with_a_damaged_suspension_stops_no_check() {
     assert!(suspended.is_ok());
     world.engine.store.damage_row(Table::Suspensions, other.as_bytes());
     world.pass(20 * 60).await;
-    world.engine.check_alerts().await.unwrap();
-    assert_eq!(are_open(&world, Condition::QueueStalled), [true]);
+    assert_eq!(checked(&world).await, [true]);
 }
 
 #[tokio::test]

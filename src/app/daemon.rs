@@ -185,7 +185,8 @@ impl Daemon {
         }
         supervisor::stopping();
         let run_marker = std::mem::take(&mut self.run_marker);
-        self.stop().await;
+        let announced = announce(&reason, Arc::clone(&self.engine), self.replica.as_ref());
+        tokio::join!(announced, self.stop());
         match reason {
             // The last commits of an orderly stop may fail too.
             Reason::Signal if store.health().failure().is_none() => alerts::end_run(run_marker, Exit::Done),
@@ -278,6 +279,20 @@ enum Reason {
     Signal,
     StoreFailed,
     PumpEnded,
+}
+
+/// Sends the alert of a deposed machine, while the service stops.
+fn announce(reason: &Reason, engine: Arc<Engine>, replica: Option<&Active>) -> impl Future<Output = ()> + use<> {
+    let deposed_by = match reason {
+        Reason::Deposed => replica.and_then(|replica| replica.shared().deposed_by()),
+        Reason::Signal | Reason::StoreFailed | Reason::PumpEnded => None,
+    };
+    async move {
+        let Some(holder) = deposed_by else { return };
+        if tokio::time::timeout(GRACE, engine.announce_deposition(&holder)).await.is_err() {
+            tracing::warn!("notices that this machine was deposed were aborted after the grace period");
+        }
+    }
 }
 
 /// Starts shipping the log of a replicated store.

@@ -33,6 +33,35 @@ def test_promote_answers_with_the_result_of_the_claim(active, standbys, bucket):
     assert status(server)["epoch"] == found["epoch"] == 2
 
 
+def test_a_deposed_machine_tells_the_operator_before_it_ends(bucket, begin, operator, standbys):
+    server = begin(replica=bucket.section | {"interval_ms": 50})
+    server.domain("sender.test")
+    server.api.accept(MAIL)
+    confirmed(server)
+    based(server)
+    promoted(standbys(server), "--force")
+    assert until("it ends", server.child.poll, seconds=60, every=0.1) == 6
+    [(change, alert)] = [notice for notice in operator.notices("replica") if "deposed" in notice[1]["summary"]]
+    assert (change, alert["severity"], alert["scope"]) == ("alert.opened", "critical", "system"), alert
+    assert "CRITICAL: Replication is deposed" in operator.mailed("deposed")
+
+
+def test_a_machine_that_stops_with_its_lease_is_replaced_without_a_question(active, standbys):
+    server = active(when_unreachable="stop", lease_seconds=2)
+    sequence = confirmed(server)["sequence"]
+    based(server)
+    standby = standbys(server)
+    follows(standby, sequence)
+    server.kill()
+
+    def replaced():
+        code, out, err = promote(standby.data_dir)
+        assert code == 0 or "moved within a lease" in err, (code, out, err)
+        return code == 0
+
+    until("the lease has expired", replaced, seconds=30, every=0.5)
+
+
 @pytest.mark.parametrize("end", ["close", "kill"])
 def test_the_later_start_of_a_promoted_standby_reports_readiness(end, active, standbys):
     server = active()

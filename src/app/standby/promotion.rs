@@ -87,14 +87,19 @@ impl Following<'_> {
         let Some(open) = standby.as_mut().filter(|_| sight.is_at_end) else { return Err(not_ready()) };
         let was_released = open.head().is_some_and(|head| head.kind == Kind::Release);
         if !wanted.force && !was_released {
-            let lease = self.config.replica.lease;
+            let rules = replication::lease_rules(self.config);
+            let lease = rules.lease.max(open.lease());
             if sight.moved_at.is_some_and(|moved| moved.elapsed() <= lease) {
                 let message =
                     "The log moved within a lease: the active machine is alive. Stop it first, or use --force.";
                 return Err(refuse(409, "active_lives", message));
             }
-            let message = "An active machine that is idle can't be seen. Stop it first, then use --force.";
-            return Err(refuse(409, ACTIVE_UNSEEN, message));
+            // A machine that stops when its lease expires does not mail after the claim. One that serves on may be
+            // idle, which the log does not show.
+            if !rules.stops {
+                let message = "An active machine that is idle can't be seen. Stop it first, then use --force.";
+                return Err(refuse(409, ACTIVE_UNSEEN, message));
+            }
         }
         open.checkpoint().map_err(failed)?;
         let (queued, due) = open.queued().map_err(failed)?;

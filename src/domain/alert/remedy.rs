@@ -64,7 +64,10 @@ impl Condition {
             Self::StoreDamaged => {
                 "Take a backup now, stop the service, and run `postrider check`. Test the disk and the memory."
             }
-            Self::Replica => "Run `postrider replica status` for the reason.",
+            Self::Replica => {
+                "Run `postrider replica status` for the reason. After another machine has taken over, run it there, \
+                 and `postrider replica stranded` on the deposed machine for what the log lacks."
+            }
         }
     }
 }

@@ -7,7 +7,9 @@
 pub(super) mod announce;
 mod checks;
 mod dmarc;
+mod deposed;
 mod egress;
+pub mod immediate;
 pub mod listing;
 mod mail_permits;
 mod network;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::base::id::AlertId;
 use crate::engine::alerts::record::{AlertRecord, NoticeRecord, SubjectRecord};
-use crate::engine::alerts::testing::TestResult;
+use crate::engine::alerts::immediate::NoticeResult;
 use crate::http::openapi::shape::describe;
 use crate::store::op::alert::ChangedAlerts;
 
@@ -25,7 +25,7 @@ impl ChangedView {
 /// Results of the tests.
 #[derive(Serialize)]
 pub(in crate::http) struct AlertTestView {
-    pub(in crate::http) results: Vec<TestResult>,
+    pub(in crate::http) results: Vec<NoticeResult>,
     pub(in crate::http) warnings: Vec<String>,
 }
 

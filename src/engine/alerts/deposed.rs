@@ -1,0 +1,49 @@
+//! The alert of a deposed machine. Another machine has claimed its log, so it can't record the alert, and the process
+//! ends: the notices are sent at once, each a single time, while the service stops.
+
+use std::sync::Arc;
+
+use super::announce::WebhookBody;
+use super::notifier::SERVICE;
+use super::record::Alert;
+use crate::base::id::AlertId;
+use crate::domain::alert::{Condition, NoticeKind, Severity};
+use crate::engine::Engine;
+use crate::engine::replica::Role;
+use crate::store::row::alert::{AlertRow, NoticeStatus};
+use crate::store::row::notice::NoticeItem;
+
+impl Engine {
+    /// Tells the operator that `holder` has claimed the log of this machine.
+    pub async fn announce_deposition(self: &Arc<Self>, holder: &str) {
+        let now = self.clock.now();
+        let id: AlertId = self.store.reserve_id(now);
+        let row = AlertRow {
+            condition: Condition::Replica,
+            severity: Severity::Critical,
+            worst: Severity::Critical,
+            subject: None,
+            summary: format!("Replication is {}", Role::Deposed.as_str()),
+            seen: format!("Another machine claimed the log: {holder}. This machine stopped."),
+            opened_at: now,
+            resolved_at: None,
+            announcements: Vec::new(),
+            notices: Vec::new(),
+        };
+        let kind = NoticeKind::Opened;
+        let body = WebhookBody { kind: kind.webhook_type(), alert: self.alert_record(id, &row) };
+        let item = NoticeItem { account: SERVICE, alert: id, kind, at: now };
+        let alert = Alert { account: SERVICE, id, row: row.clone() };
+        let words = self.settings.alert_mail(vec![(item, alert)]);
+        match self.notify_at_once(words, body).await {
+            Ok(results) => {
+                for failed in results.iter().filter(|result| result.status != NoticeStatus::Sent) {
+                    let channel = failed.channel.as_str();
+                    tracing::warn!(channel, "could not send the notice that this machine was deposed");
+                    tracing::debug!(channel, detail = failed.detail, "why the notice could not be sent");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "could not send the notices that this machine was deposed"),
+        }
+    }
+}

@@ -6,8 +6,8 @@
 
 pub(super) mod announce;
 mod checks;
-mod dmarc;
 mod deposed;
+mod dmarc;
 mod egress;
 pub mod immediate;
 pub mod listing;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::base::id::AlertId;
-use crate::engine::alerts::record::{AlertRecord, NoticeRecord, SubjectRecord};
 use crate::engine::alerts::immediate::NoticeResult;
+use crate::engine::alerts::record::{AlertRecord, NoticeRecord, SubjectRecord};
 use crate::http::openapi::shape::describe;
 use crate::store::op::alert::ChangedAlerts;
 

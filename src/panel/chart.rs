@@ -13,8 +13,10 @@ const WIDTH: u64 = 1000;
 const HEIGHT: u64 = 160;
 /// Minimum distance between two labels beside a plot, in tenths.
 const TICK_APART: u64 = 140;
-/// Maximum number of labels below a narrow plot.
+/// Maximum number of labels below a wide plot with more columns than [`ALL_LABELLED`].
 const LABELS_MAX: usize = 6;
+/// Maximum number of labels below a narrow plot, as on a phone.
+const NARROW_LABELS_MAX: usize = 4;
 /// Maximum number of columns for which a wide plot labels each one.
 const ALL_LABELLED: usize = 8;
 /// Maximum bar width in tenths: about 40 pixels of a wide plot.
@@ -136,9 +138,12 @@ impl Chart {
         Self { name, title, about, ticks, drawn, columns }
     }
 
-    /// Writes the columns over the plot. The last column has a label, and every nth before it.
+    /// Writes the columns over the plot. The last column has a label, and every nth before it. Labels with the class
+    /// `more` are hidden in a narrow plot.
     fn write_columns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, every) = (self.columns.len(), self.columns.len().div_ceil(LABELS_MAX).max(1));
+        let count = self.columns.len();
+        let every = if count <= ALL_LABELLED { 1 } else { count.div_ceil(LABELS_MAX) };
+        let every_narrow = every * count.div_ceil(every).div_ceil(NARROW_LABELS_MAX).max(1);
         f.write_str("<ol class=\"columns\">")?;
         for (place, Column { label, words, link }) in self.columns.iter().enumerate() {
             f.write_str("<li>")?;
@@ -146,13 +151,10 @@ impl Chart {
                 Some(link) => write!(f, "<a href=\"{link}\"><span class=\"tip\">{words}</span></a>")?,
                 None => write!(f, "<span class=\"step\"><span class=\"tip\">{words}</span></span>")?,
             }
-            let is_labelled = (count - 1 - place).is_multiple_of(every);
-            match is_labelled {
-                true => write!(f, "<span class=\"x\" aria-hidden=\"true\">{label}</span>")?,
-                false if count <= ALL_LABELLED => {
-                    write!(f, "<span class=\"x more\" aria-hidden=\"true\">{label}</span>")?;
-                }
-                false => {}
+            let before_last = count - 1 - place;
+            if before_last.is_multiple_of(every) {
+                let class = if before_last.is_multiple_of(every_narrow) { "x" } else { "x more" };
+                write!(f, "<span class=\"{class}\" aria-hidden=\"true\">{label}</span>")?;
             }
             f.write_str("</li>")?;
         }
@@ -264,17 +266,22 @@ mod tests {
 
     #[test]
     fn labels_stand_under_their_columns_and_the_last_column_has_one() {
-        let labels = |count: usize| -> Vec<String> {
+        let labels = |count: usize, class: &str| -> Vec<String> {
             let bars: Vec<_> = (0..count).map(|_| Bar { parts: Vec::new() }).collect();
             let chart = Chart::of_bars(heading(), &bars, columns(count)).to_string();
-            let labelled = chart.split("<li>").skip(1).filter(|column| column.contains("class=\"x\""));
+            let labelled = chart.split("<li>").skip(1).filter(|column| column.contains(class));
             labelled
                 .map(|column| column.split("tip\">").nth(1).unwrap().split(':').next().unwrap().to_owned())
                 .collect()
         };
-        assert_eq!(labels(30), ["d4", "d9", "d14", "d19", "d24", "d29"]);
-        assert_eq!(labels(24), ["d3", "d7", "d11", "d15", "d19", "d23"]);
-        assert_eq!(labels(7), ["d0", "d2", "d4", "d6"]);
+        assert_eq!(labels(30, "class=\"x"), ["d4", "d9", "d14", "d19", "d24", "d29"]);
+        assert_eq!(labels(24, "class=\"x"), ["d3", "d7", "d11", "d15", "d19", "d23"]);
+        assert_eq!(labels(7, "class=\"x"), ["d0", "d1", "d2", "d3", "d4", "d5", "d6"]);
+        let narrow = "class=\"x\"";
+        assert_eq!(labels(30, narrow), ["d9", "d19", "d29"]);
+        assert_eq!(labels(24, narrow), ["d7", "d15", "d23"]);
+        assert_eq!(labels(7, narrow), ["d0", "d2", "d4", "d6"]);
+        assert_eq!(labels(3, narrow), ["d0", "d1", "d2"]);
     }
 
     #[test]

@@ -39,5 +39,6 @@ pub mod text;
 pub mod token_key;
 pub mod unsubscribe_url;
 pub mod user;
+pub mod user_agent;
 pub mod violation;
 pub mod webhook_url;

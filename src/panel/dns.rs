@@ -55,14 +55,11 @@ pub(super) fn lines(row: &DomainRow, settings: &Settings) -> Vec<RecordLine> {
     expected_records(row, settings).into_iter().map(|record| line(row, record)).collect()
 }
 
-/// Returns the number of records that are published correctly: `3 of 5 records found`. Before the first check there is
-/// no such number.
-pub(super) fn found(row: &DomainRow, lines: &[RecordLine]) -> String {
-    if row.last_checked_at.is_none() {
-        return "Not checked".to_owned();
-    }
+/// Returns the number of records that are published correctly: `3 of 5`. `None` before the first check.
+pub(super) fn found(row: &DomainRow, lines: &[RecordLine]) -> Option<String> {
+    row.last_checked_at?;
     let found = lines.iter().filter(|line| line.is_ok).count();
-    format!("{found} of {} records found", lines.len())
+    Some(format!("{found} of {}", lines.len()))
 }
 
 /// Returns the records as lines of a zone file (RFC 1035 5.1).

@@ -53,6 +53,13 @@ impl Moment {
         Clock(self)
     }
 
+    /// Returns date and time to the minute as a `time` element, for lists whose rows are not grouped by day. The year
+    /// is shown if it is not that of `now`.
+    pub(super) fn short(self, now: Timestamp) -> Short {
+        let year = |at| zoned(at, &self.zone).year();
+        Short { has_year: year(self.at) != year(now), moment: self }
+    }
+
     /// Returns the time of day, to the minute: `16:04`.
     pub(super) fn hour(&self) -> String {
         zoned(self.at, &self.zone).strftime("%H:%M").to_string()
@@ -95,6 +102,23 @@ impl fmt::Display for Clock<'_> {
 }
 
 impl HtmlSafe for Clock<'_> {}
+
+/// A [`Moment`] without its seconds and zone.
+pub(super) struct Short {
+    moment: Moment,
+    has_year: bool,
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Moment { at, zone, .. } = &self.moment;
+        let form = if self.has_year { "%-d %b %Y, <span>%H:%M</span>" } else { "%-d %b, <span>%H:%M</span>" };
+        let text = zoned(*at, zone).strftime(form).to_string();
+        write!(f, "<time datetime=\"{at}\" title=\"{at} (UTC)\">{text}</time>")
+    }
+}
+
+impl HtmlSafe for Short {}
 
 /// Day headings of a list. The first row of each day gets one.
 pub(super) struct Days {
@@ -163,6 +187,14 @@ pub(super) fn lasted(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_time_has_the_year_only_if_it_is_another() {
+        let at = Timestamp::from_millis(1_700_000_000_000);
+        let short = |now| Moment::new(at, TimeZone::UTC).short(now).to_string();
+        assert!(short(at).ends_with(">14 Nov, <span>22:13</span></time>"), "{}", short(at));
+        assert!(short(at + Duration::from_secs(60 * 86_400)).contains(">14 Nov 2023, <span>22:13</span>"));
+    }
 
     #[test]
     fn a_time_is_shown_in_the_zone_and_marked_up_in_utc() {

@@ -1,6 +1,7 @@
 //! Alerts: open ones first, then those of the last 90 days, with the notices that were sent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use hyper::StatusCode;
@@ -17,7 +18,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::{Days, Moment, lasted};
 use crate::panel::wording::{self, capitalized};
 use crate::store::row::alert::{AlertNotice, NoticeStatus};
 
@@ -50,8 +51,12 @@ struct AlertLine {
     seen: String,
     subject: Option<(String, Option<String>)>,
     remedy: &'static str,
+    /// Day heading, if this line is the first of its day.
+    day: Option<String>,
     opened_at: Moment,
     resolved_at: Option<Moment>,
+    /// Time from the opening to the end.
+    lasted: String,
     notices: Vec<String>,
 }
 
@@ -75,11 +80,18 @@ impl AlertLine {
             seen: row.seen,
             subject,
             remedy: row.condition.remedy(),
+            day: None,
             opened_at: visit.moment(row.opened_at),
+            lasted: row.resolved_at.map(|at| duration(at.since(row.opened_at))).unwrap_or_default(),
             resolved_at: row.resolved_at.map(|at| visit.moment(at)),
             notices: row.notices.iter().map(|notice| shown(visit, notice)).collect(),
         }
     }
+}
+
+/// Describes how long an alert was open. The alert of a single occurrence ends at once.
+fn duration(time: Duration) -> String {
+    if time.is_zero() { "a moment".to_owned() } else { lasted(time) }
 }
 
 /// Describes a notice, without its recipient.
@@ -127,10 +139,15 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
         Ok::<_, crate::store::error::StoreError>((of(AlertState::Open, first)?, of(AlertState::Resolved, older)?))
     };
     let (open, Page { rows, next }) = visit.api.engine.blocking(account, read).await??;
+    let mut days = Days::new(visit.now);
+    let resolved = rows.into_iter().map(|alert| {
+        let line = AlertLine::new(&visit, alert);
+        AlertLine { day: days.begin(&line.opened_at), ..line }
+    });
     let page = AlertsPage {
         frame: PageFrame::new(&visit, "Alerts", "/alerts")?,
         open: open.rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
-        resolved: rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
+        resolved: resolved.collect(),
         paging: Paging::new::<AlertId>("/alerts", &[], &query, next),
     };
     html::page(StatusCode::OK, &page)

@@ -119,7 +119,8 @@ fn written(
         days_fault: faults.of("dkim_rotation_days"),
         next_rotation_at: row.rotation.next_at.map(|at| visit.detail(at)),
         zone_file: dns::zone_file(&lines),
-        found: dns::found(&row, &lines),
+        found: dns::found(&row, &lines)
+            .map_or_else(|| "Not checked".to_owned(), |number| format!("{number} records found")),
         lines,
         keys: row.dkim.iter().rev().map(|key| key_line(visit, key)).collect(),
         record: Record::new(visit, id, &own, &format!("/v1/domains/{id}")),

@@ -19,7 +19,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::Short;
 
 /// Rows of a page.
 const ROWS: usize = 50;
@@ -35,6 +35,7 @@ struct DomainsPage {
     stream: String,
     faults: FormErrors,
     curl: String,
+    zone_name: String,
 }
 
 /// A domain in the list.
@@ -43,9 +44,9 @@ struct DomainLine {
     name: String,
     stream: Stream,
     badge: Badge,
-    last_checked_at: Option<Moment>,
-    /// Number of its records that are published: `3 of 5 records found`.
-    found: String,
+    last_checked_at: Option<Short>,
+    /// Number of its records that are published: `3 of 5`. `None` before the first check.
+    found: Option<String>,
 }
 
 /// Returns the badge of a domain status.
@@ -76,7 +77,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormError
         name: row.name.to_string(),
         stream: row.stream,
         badge: badge_of(row.status),
-        last_checked_at: row.last_checked_at.map(|at| visit.moment(at)),
+        last_checked_at: row.last_checked_at.map(|at| visit.moment(at).short(visit.now)),
         found: dns::found(&row, &dns::lines(&row, &visit.api.engine.settings)),
     });
     let page = DomainsPage {
@@ -87,6 +88,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormError
         name: form.text("name").to_owned(),
         stream: form.text("stream").to_owned(),
         faults,
+        zone_name: visit.moment(visit.now).zone_name(),
         curl: curl(visit, "/v1/domains"),
     };
     html::page(status, &page)

@@ -5,6 +5,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value};
 
 use crate::domain::account::Account;
+use crate::domain::user_agent::browser_name;
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -15,7 +16,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::{Moment, Short};
 use crate::store::error::OpError;
 use crate::store::op::NotFound;
 
@@ -81,9 +82,12 @@ struct Values {
 /// A session in the list.
 struct SessionLine {
     key: String,
-    began: Moment,
-    seen: Moment,
+    began: Short,
+    seen: Short,
     address: String,
+    /// Browser and system, such as `Firefox on Linux`.
+    browser: String,
+    /// The `User-Agent` field.
     agent: String,
     is_this: bool,
 }
@@ -156,9 +160,10 @@ fn written(
     let sessions = visit.api.engine.sessions(visit.account_id(), visit.user().id)?;
     let sessions = sessions.into_iter().map(|(key, session)| SessionLine {
         key: hex::encode(key),
-        began: moment(session.created_at),
-        seen: moment(session.seen_at),
+        began: moment(session.created_at).short(visit.now),
+        seen: moment(session.seen_at).short(visit.now),
         address: session.address,
+        browser: browser_name(&session.agent).unwrap_or_else(|| session.agent.clone()),
         agent: session.agent,
         is_this: key == visit.visitor.key,
     });

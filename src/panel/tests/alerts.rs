@@ -23,3 +23,12 @@ async fn every_page_has_a_strip_while_an_alert_is_open() {
     world.engine.store.commit(op).await.unwrap_or_else(|_| panic!("the alert ends"));
     assert!(!browser.get("/alerts").await.shows("An alert is open"));
 }
+
+#[tokio::test]
+async fn an_ended_alert_unfolds_to_its_details() {
+    let world = World::new().await;
+    world.owner().await;
+    let page = world.owner().await.get("/alerts").await;
+    assert!(page.shows("<summary>New sign-in to the panel</summary>"), "{}", page.body);
+    assert!(page.shows("<p>From 127.0.0.1, Firefox on Linux.</p>") && page.shows("<th scope=\"rowgroup\""));
+}

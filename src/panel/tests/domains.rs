@@ -50,7 +50,7 @@ async fn the_page_of_a_new_domain_shows_its_records() {
     assert!(page.shows("tabindex=\"0\">rp</code>") && page.shows("tabindex=\"0\">@</code>"));
     assert!(page.shows("rp.shop.example.com. 3600 IN CNAME bounces.example.com."));
     let list = browser.get("/domains").await;
-    assert!(list.shows("shop.example.com") && list.shows("data-label=\"Records\">Not checked</td>"));
+    assert!(list.shows("shop.example.com") && list.shows("data-label=\"Records found\">Not checked</td>"));
     let json = browser.get(&format!("/domains/{id}/json")).await;
     assert!(json.body.starts_with(&format!("{{\"id\":\"{id}\",\"name\":\"shop.example.com\"")));
 }
@@ -82,7 +82,7 @@ async fn published_records_are_shown_beside_expected_ones() {
         })
         .await;
     let list = browser.get("/domains").await;
-    assert!(list.shows("data-label=\"Records\">0 of 5 records found</td>"), "{}", list.body);
+    assert!(list.shows("data-label=\"Records found\">0 of 5</td>"), "{}", list.body);
     let page = browser.get(&format!("/domains/{id}")).await;
     assert!(page.shows("<span>0 of 5 records found</span>"));
     assert!(page.shows("; p=<mark>X") && page.shows("Different key; maybe cut off."));
@@ -100,7 +100,7 @@ async fn a_missing_record_shows_the_end_of_the_grace_period() {
     let mut browser = world.owner().await;
     let id = added(&mut browser).await;
     world.all_found(id).await;
-    assert!(browser.get("/domains").await.shows(">5 of 5 records found</td>"));
+    assert!(browser.get("/domains").await.shows(">5 of 5</td>"));
     assert!(!browser.get(&format!("/domains/{id}")).await.shows("class=\"panel trouble\""));
     world.advance(Duration::from_secs(3600));
     world.found(id, |_| (RecordStatus::Missing, vec![])).await;

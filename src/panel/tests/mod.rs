@@ -194,6 +194,9 @@ enum Origin {
     Lines(&'static str),
 }
 
+/// The `User-Agent` field of the test browser.
+const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+
 /// A minimal browser.
 struct Browser {
     address: SocketAddr,
@@ -275,7 +278,7 @@ impl Browser {
     async fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Reply {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: panel.test\r\nAccept: text/html,*/*;q=0.8\r\nUser-Agent: Story/1\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: panel.test\r\nAccept: text/html,*/*;q=0.8\r\nUser-Agent: {AGENT}\r\n\
              Cookie: {}\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{body}",
             cookies.join("; "),
             body.len()

@@ -95,3 +95,10 @@ async fn single_key_shortcuts_can_be_turned_off() {
     let page = browser.get("/messages").await;
     assert!(page.shows("<body data-shortcuts=\"off\">") && page.shows("data-theme=\"system\""));
 }
+
+#[tokio::test]
+async fn sessions_name_the_browser_and_keep_its_own_words_as_the_title() {
+    let world = World::new().await;
+    let page = world.owner().await.get("/settings").await;
+    assert!(page.shows(&format!("title=\"{AGENT}\">Firefox on Linux</td>")), "{}", page.body);
+}

@@ -132,7 +132,7 @@ async fn sessions_are_listed_and_ended_from_another_browser() {
     let (mut here, mut there) = (world.owner().await, world.owner().await);
     let page = here.get("/settings").await;
     assert_eq!(page.body.matches("name=\"session\"").count(), 2);
-    assert!(page.shows("127.0.0.1") && page.shows("Story/1"));
+    assert!(page.shows("127.0.0.1") && page.shows("Firefox on Linux"));
     let reply = here.post("/settings/sessions", &[]).await;
     assert_eq!(reply.location(), "/settings?done=sessions");
     assert_eq!((here.get("/").await.status, there.get("/").await.status), (200, 303));

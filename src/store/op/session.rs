@@ -10,6 +10,7 @@ use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::device::{DeviceKey, Devices};
 use crate::domain::session::{Session, SessionKey, Stage};
 use crate::domain::user::{SecondFactor, User};
+use crate::domain::user_agent::browser_name;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
@@ -71,7 +72,8 @@ impl Op for BeginSession {
 /// Returns the alert of a sign-in from a browser that is new for the user.
 fn new_sign_in(user: &User, session: &Session) -> Sighting {
     let subject = Subject::new(SubjectKind::User, user.id, user.email.as_given());
-    let seen = format!("From {}, browser {:?}.", session.address, session.agent);
+    let browser = browser_name(&session.agent).unwrap_or_else(|| format!("browser {:?}", session.agent));
+    let seen = format!("From {}, {browser}.", session.address);
     Sighting::new(Condition::NewSignIn, Severity::Info, "New sign-in to the panel", seen).of(subject)
 }
 

@@ -132,7 +132,7 @@ actions! {
     /// An endpoint was deleted.
     WebhookDeleted = "deleted the webhook";
     /// One delivery was sent again.
-    DeliverySentAgain = "resent a delivery as";
+    DeliverySentAgain = "resent a webhook delivery:";
     /// Events were replayed to an endpoint.
     EventsReplayed = "replayed events to the webhook";
     /// An address was suppressed.

@@ -7,6 +7,7 @@ use hyper::StatusCode;
 
 use crate::base::id::{ChangeId, KeyId};
 use crate::domain::audit::{Action, Actor};
+use crate::engine::deliveries::DeliveryRecord;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::panel::form::Form;
@@ -16,7 +17,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::{Days, Moment};
-use crate::panel::wording::provider;
+use crate::panel::wording::{capitalized, provider};
 use crate::store::error::StoreError;
 use crate::store::row::audit::AuditRow;
 
@@ -51,6 +52,10 @@ impl AuditLine {
     /// Converts a line. `keys` has the names of the keys that were read before.
     fn new(visit: &Visit<'_>, row: AuditRow, keys: &mut HashMap<KeyId, Option<String>>) -> Result<Self, StoreError> {
         let AuditRow { at, actor, change } = row;
+        let resent = match change.action {
+            Action::DeliverySentAgain => resent(visit, &change.name)?,
+            _ => None,
+        };
         let who = match &actor {
             Actor::Key(key) => name_of(visit, *key, keys)?.unwrap_or_else(|| actor.to_string()),
             Actor::Person(_) | Actor::Operator | Actor::Service | Actor::SetupLink { .. } => actor.to_string(),
@@ -64,9 +69,10 @@ impl AuditLine {
                 Actor::Person(_) | Actor::Operator | Actor::Service | Actor::SetupLink { .. } => None,
             },
             action: change.action.as_str(),
-            path: path_of(&change.object),
+            path: resent.as_ref().map(|(_, path)| path.clone()).or_else(|| path_of(&change.object)),
             object: change.object,
             name: match change.action {
+                Action::DeliverySentAgain => resent.map_or_else(|| "no longer stored".to_owned(), |(name, _)| name),
                 Action::SitePaused | Action::SiteResumed => provider(&change.name).to_owned(),
                 _ => change.name,
             },
@@ -86,6 +92,16 @@ fn name_of(
     let name = visit.api.engine.key(visit.account_id(), key)?.map(|row| format!("API key {}", row.name));
     keys.insert(key, name.clone());
     Ok(name)
+}
+
+/// Returns name and page of a delivery that was sent again. `None` if it is no longer stored.
+fn resent(visit: &Visit<'_>, delivery: &str) -> Result<Option<(String, String)>, StoreError> {
+    let Ok(id) = delivery.parse() else { return Ok(None) };
+    let found = visit.api.engine.delivery(visit.account_id(), id)?;
+    Ok(found.map(|(DeliveryRecord { row, .. }, _)| {
+        let name = format!("{} event", capitalized(row.owed.event_type()));
+        (name, format!("/webhooks/{}/deliveries/{id}", row.endpoint))
+    }))
 }
 
 /// Returns the page of an object. The page of a deleted object answers 404.

@@ -116,6 +116,23 @@ async fn every_change_through_the_panel_is_logged() {
 }
 
 #[tokio::test]
+async fn a_delivery_that_was_sent_again_is_a_link() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let webhook = world.endpoint().await;
+    world.send(serde_json::json!({ "to": "wait@example.com" })).await;
+    let first = world.deliveries(webhook)[0].id;
+    browser.post(&format!("/webhooks/{webhook}/deliveries/{first}/redeliver"), &[]).await;
+    let again = world.deliveries(webhook)[0].id;
+    let page = browser.get("/audit").await;
+    let link = format!("resent a webhook delivery: <a href=\"/webhooks/{webhook}/deliveries/{again}\">");
+    assert!(again != first && page.shows(&link) && page.shows("<strong>Queued event</strong>"), "{}", page.body);
+    assert!(!page.shows(">dlv_"), "{}", page.body);
+    browser.post(&format!("/webhooks/{webhook}/delete"), &[("name", "hooks.example.com")]).await;
+    assert!(browser.get("/audit").await.shows("resent a webhook delivery:"));
+}
+
+#[tokio::test]
 async fn refused_changes_are_not_logged() {
     let world = World::new().await;
     let mut browser = world.owner().await;

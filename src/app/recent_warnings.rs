@@ -1,7 +1,6 @@
 //! The latest warnings and errors of the log, kept in memory for `postrider status`.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
@@ -15,7 +14,7 @@ use crate::net::clock::SystemClock;
 
 /// Number of lines that are kept.
 const LINES: usize = 10;
-/// Maximum length of a line in characters.
+/// Maximum length of a message or a field in characters.
 const CHARACTERS: usize = 500;
 
 /// The log belongs to the process, so this is static.
@@ -37,11 +36,9 @@ impl<S: Subscriber> Layer<S> for Recent {
         }
         let mut words = LogFields::default();
         event.record(&mut words);
-        let LogFields { mut message, facts } = words;
-        message.push_str(&facts);
-        let message = message.chars().take(CHARACTERS).collect();
+        let LogFields { message, fields } = words;
         let level = if level == Level::ERROR { "error" } else { "warn" };
-        let line = LogLine { at: SystemClock::new().now(), level, message };
+        let line = LogLine { at: SystemClock::new().now(), level, message, fields };
         let mut lines = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == LINES {
             lines.pop_front();
@@ -54,16 +51,16 @@ impl<S: Subscriber> Layer<S> for Recent {
 #[derive(Default)]
 struct LogFields {
     message: String,
-    facts: String,
+    fields: Vec<(&'static str, String)>,
 }
 
 impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        // Writing to a string cannot fail.
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.facts, " {name}={value:?}"),
-        };
+        let text = format!("{value:?}").chars().take(CHARACTERS).collect();
+        match field.name() {
+            "message" => self.message = text,
+            name => self.fields.push((name, text)),
+        }
     }
 }
 
@@ -85,7 +82,8 @@ mod tests {
         });
         let lines = latest();
         assert_eq!(lines.len(), LINES);
-        assert_eq!((lines[0].level, lines[0].message.as_str()), ("error", "a test failed why=\"x\""));
-        assert_eq!(lines[1].message, "a test warns number=19");
+        assert_eq!((lines[0].level, lines[0].message.as_str()), ("error", "a test failed"));
+        assert_eq!(lines[0].fields, [("why", "\"x\"".to_owned())]);
+        assert_eq!([lines[0].text(), lines[1].text()], ["a test failed why=\"x\"", "a test warns number=19"]);
     }
 }

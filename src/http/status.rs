@@ -1,11 +1,12 @@
 //! The facts of `GET /v1/status` that the engine lacks: the program's start, its certificate and its log.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::meters::RequestMeters;
-use crate::base::time::{Timestamp, iso};
+use crate::base::time::Timestamp;
 use crate::engine::ports::BoxFuture;
 use crate::net::tls_settings::Presented;
 
@@ -55,13 +56,26 @@ pub struct Finding {
 }
 
 /// A line of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Time of the line.
-    #[serde(serialize_with = "iso::serialize")]
     pub at: Timestamp,
     /// `warn` or `error`.
     pub level: &'static str,
-    /// The message with its fields.
+    /// The message without its fields.
     pub message: String,
+    /// Names and values of the fields, in order. Texts are quoted.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl LogLine {
+    /// Returns the message with its fields, as in the log.
+    pub fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (name, value) in &self.fields {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " {name}={value}");
+        }
+        text
+    }
 }

@@ -8,8 +8,11 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
+use crate::http::status::LogLine;
 use crate::http::view::clock::ClockView;
-use crate::http::view::status::{AlertsView, BackupView, CertificateView, DiskView, QueueView, StatusView};
+use crate::http::view::status::{
+    AlertsView, BackupView, CertificateView, DiskView, LogLineView, QueueView, StatusView,
+};
 use crate::store::error::StoreError;
 
 /// Reads counters, sizes and a bounded number of rows.
@@ -50,7 +53,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
         uptime_seconds: now.since(started_at).as_secs(),
         url: engine.settings.public_url.get().map(String::as_str),
         queue,
-        last_errors: sources.map(|sources| (sources.last_errors)()).unwrap_or_default(),
+        last_errors: sources.map(|sources| (sources.last_errors)()).unwrap_or_default().iter().map(log_line).collect(),
         certificate: certificate.map(|_| CertificateView { expires_at }),
         disk,
         backup: BackupView { last_at: last_backup.as_deref().and_then(|text| text.parse::<Timestamp>().ok()) },
@@ -58,4 +61,8 @@ pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, A
         clock: ClockView::new(&clock.time(), clock.doubt().as_ref()),
     };
     Ok(Answer::json(StatusCode::OK, &view))
+}
+
+fn log_line(line: &LogLine) -> LogLineView {
+    LogLineView { at: line.at, level: line.level, message: line.text() }
 }

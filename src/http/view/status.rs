@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::clock::ClockView;
 use crate::base::time::{Timestamp, iso};
-use crate::http::status::LogLine;
 
 /// The whole status.
 #[derive(Serialize)]
@@ -16,12 +15,23 @@ pub(in crate::http) struct StatusView<'a> {
     pub(in crate::http) uptime_seconds: u64,
     pub(in crate::http) url: Option<&'a str>,
     pub(in crate::http) queue: QueueView,
-    pub(in crate::http) last_errors: Vec<LogLine>,
+    pub(in crate::http) last_errors: Vec<LogLineView>,
     pub(in crate::http) certificate: Option<CertificateView>,
     pub(in crate::http) disk: DiskView,
     pub(in crate::http) backup: BackupView,
     pub(in crate::http) alerts: AlertsView,
     pub(in crate::http) clock: ClockView,
+}
+
+/// A line of the log.
+#[derive(Serialize)]
+pub(in crate::http) struct LogLineView {
+    #[serde(serialize_with = "iso::serialize")]
+    pub(in crate::http) at: Timestamp,
+    /// `warn` or `error`.
+    pub(in crate::http) level: &'static str,
+    /// The message with its fields.
+    pub(in crate::http) message: String,
 }
 
 /// Alerts.

@@ -20,8 +20,8 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::timestamp::{Moment, lasted};
-use crate::panel::wording::provider;
+use crate::panel::timestamp::{Days, Moment, Short, lasted};
+use crate::panel::wording::{capitalized, provider};
 use crate::store::SizeBytes;
 use crate::store::error::StoreError;
 
@@ -91,17 +91,21 @@ struct SiteLine {
     waiting: String,
     in_flight: String,
     code: String,
-    next_at: Option<Moment>,
+    next_at: Option<Short>,
     /// Reason for the wait of the message that is due next.
     reason: &'static str,
-    held_until: Option<Moment>,
+    held_until: Option<Short>,
 }
 
 /// A line of the log.
 struct LogEntry {
+    /// Day heading, if this line is the first of its day.
+    day: Option<String>,
     at: Moment,
     badge: Badge,
     message: String,
+    /// Names and values of the fields.
+    fields: Vec<(String, String)>,
 }
 
 /// Measurements of the store and the disk.
@@ -274,9 +278,9 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
         waiting: grouped(site.waiting),
         in_flight: grouped(site.in_flight),
         code: site.last_answer.as_deref().map(reply_code).unwrap_or_default(),
-        next_at: site.next_at.map(|at| visit.moment(at)),
+        next_at: site.next_at.map(|at| visit.moment(at).short(visit.now)),
         reason: site.reason.map(reason_words).unwrap_or_default(),
-        held_until: site.held_until.map(|at| visit.detail(at)),
+        held_until: site.held_until.map(|at| visit.moment(at).short(visit.now)),
         site: provider(&site.site).to_owned(),
         relay: site.relay,
     }
@@ -310,20 +314,40 @@ fn reply_code(answer: &str) -> String {
 }
 
 fn log(visit: &Visit<'_>, lines: Vec<LogLine>) -> Vec<LogEntry> {
+    let mut days = Days::new(visit.now);
     let entry = |line: LogLine| LogEntry {
+        day: days.begin(&visit.moment(line.at)),
         at: visit.moment(line.at),
         badge: match line.level {
             "error" => Badge::new("Error", "bad", "cross"),
             _ => Badge::new("Warning", "wait", "warn"),
         },
-        message: line.message,
+        message: capitalized(&line.message),
+        fields: line.fields.into_iter().map(|(name, value)| (field_name(name), unquoted(value))).collect(),
     };
     lines.into_iter().take(LOG_LINES).map(entry).collect()
+}
+
+/// Returns the name of a field for people: `What to do` for `what_to_do`.
+fn field_name(name: &str) -> String {
+    capitalized(&name.replace('_', " "))
+}
+
+/// Removes the quotes of a text in the log.
+fn unquoted(value: String) -> String {
+    serde_json::from_str::<String>(&value).unwrap_or(value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_of_the_log_are_shown_without_quotes() {
+        let shown = [r#""a \"b\"""#, "3", "no route", r#""cut o"#].map(|value| unquoted(value.to_owned()));
+        assert_eq!(shown, ["a \"b\"", "3", "no route", "\"cut o"]);
+        assert_eq!(field_name("what_to_do"), "What to do");
+    }
 
     #[test]
     fn only_the_codes_of_a_response_are_shown() {

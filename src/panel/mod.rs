@@ -112,6 +112,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/logout", "panel.logout", Leave, login::leave),
         page!(GET, "/login/confirm", "panel.proof", Own, proof::show),
         page!(POST, "/login/confirm", "panel.proof.try", Own, proof::attempt),
+        page!(GET, "/login/confirm/form", "panel.proof.form", Own, proof::resume),
         page!(GET, "/", "panel.overview", Look, overview::show),
         page!(GET, "/open", "panel.open", Look, open::show),
         page!(GET, "/shortcuts", "panel.shortcuts", Look, shortcuts::show),

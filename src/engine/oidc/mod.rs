@@ -2,6 +2,7 @@
 //! Called by the panel. It never creates or promotes an owner, and an address alone never suffices. A person is
 //! identified by the provider's subject identifier, which is bound to a user at their first sign-in.
 
+mod kept_forms;
 mod people;
 mod provider;
 mod refusal;
@@ -33,6 +34,7 @@ use crate::store::error::OpError;
 use crate::store::op::identity::user_by_identity;
 use crate::store::row::identity::IdentityRow;
 
+pub use self::kept_forms::{KeptForm, KeptForms};
 pub use self::provider::ProviderFault;
 pub use self::refusal::OidcRefusal;
 pub use self::started::LIFETIME;
@@ -67,6 +69,8 @@ pub struct OidcSettings {
 
 /// Sign-in by OpenID Connect.
 pub struct Oidc {
+    /// Forms of users who sign in again.
+    pub forms: KeptForms,
     settings: OidcSettings,
     provider: Provider,
     pages: TurnQueue<Option<Network>>,
@@ -76,7 +80,7 @@ impl Oidc {
     /// Creates sign-in at the provider of `settings`, which is reached through `http`.
     pub fn new(settings: OidcSettings, http: Arc<dyn IdentityProvider>) -> Self {
         let pages = TurnQueue::new(AT_ONCE, PAGES_MAX, PAGES_OF_SITE);
-        Self { settings, provider: Provider::new(http), pages }
+        Self { forms: KeptForms::default(), settings, provider: Provider::new(http), pages }
     }
 
     /// Waits until a page may query the provider for the client at `address`.

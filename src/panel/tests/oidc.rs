@@ -216,6 +216,30 @@ async fn an_existing_user_keeps_the_role_and_needs_a_verified_address() {
 }
 
 #[tokio::test]
+async fn a_form_is_kept_while_its_user_signs_in_again() {
+    let (world, provider) = world().await;
+    let mut browser = world.browser();
+    provider.change(|script| script.claims = json!({ "email": "ANN@example.test" }));
+    assert_eq!(signed_in(&mut browser, &provider).await.status, 303);
+    let typed = [("name", "Nightly <job>"), ("scopes", "send")];
+    let page = browser.post("/keys", &typed).await;
+    assert!(page.status == 403 && page.shows("What you entered is kept."), "{}", page.body);
+    let link = page.between("href=\"/login/oidc?", "\"").replace("&#38;", "&");
+    assert!(!link.contains("Nightly"), "{link}");
+    let now = SystemClock::new().now().as_secs();
+    provider.change(|script| script.claims = json!({ "email": "ANN@example.test", "auth_time": now }));
+    let params = begun(&mut browser, &provider, &format!("/login/oidc?{link}")).await;
+    let path = returned(&mut browser, &params).await.location().to_owned();
+    // Nobody else gets the form.
+    let mut other = world.user_of(Role::Owner).await;
+    assert_eq!(other.get(&path).await.location(), "/keys");
+    let page = browser.get(&path).await;
+    assert!(page.shows("action=\"/keys\"") && page.shows("value=\"Nightly &#60;job&#62;\""), "{}", page.body);
+    assert_eq!(browser.post("/keys", &typed).await.status, 200);
+    assert_eq!(browser.get(&path).await.location(), "/keys", "a form is continued once");
+}
+
+#[tokio::test]
 async fn foreign_domains_and_disabled_users_are_refused() {
     let (world, provider) = world().await;
     for email in ["new@other.example", "new@sub.corp.example", "no address"] {

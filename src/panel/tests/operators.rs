@@ -31,7 +31,7 @@ const PRIVATE: [&str; 17] = [
     "panel.key.json",
 ];
 /// Pages about the visitor's own sign-in.
-const OWN: [&str; 2] = ["panel.proof", "panel.totp"];
+const OWN: [&str; 3] = ["panel.proof", "panel.proof.form", "panel.totp"];
 /// Routes that need no session.
 const OPEN: [&str; 12] = [
     "panel.oidc",

@@ -96,7 +96,7 @@ scenario("the shown events can be downloaded as JSON lines", {}, async (page) =>
   await page.goto(`/events?message_id=${id}`);
   const [file] = await Promise.all([
     page.waitForEvent("download"),
-    page.getByRole("link", { name: "NDJSON" }).click(),
+    page.getByRole("button", { name: "NDJSON" }).click(),
   ]);
   assert.equal(file.suggestedFilename(), "events.ndjson");
   const events = readFileSync(await file.path(), "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));

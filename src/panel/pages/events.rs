@@ -43,8 +43,6 @@ struct EventsPage {
     older: Option<String>,
     /// Path of the live stream. `None` for a page with older events.
     live: Option<String>,
-    /// Download links of the same events: CSV and JSON lines.
-    files: [String; 2],
     curl: String,
 }
 
@@ -138,7 +136,6 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
         newer: has_newer.then(|| to("newer", first)),
         older: has_older.then(|| to("older", last)),
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
-        files: ["csv", "ndjson"].map(|format| asked.address("/events/export", Some(("format", format)))),
         curl: asked.address(&format!("{public_url}/v1/events"), None),
         lines: EventLine::list(events, &zone, visit.now),
         asked,

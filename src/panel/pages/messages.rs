@@ -53,8 +53,8 @@ struct MessagesPage {
     without: Vec<(String, String)>,
     /// Time from which metadata is indexed, if the search uses metadata and some messages are older.
     indexed_since: Option<Moment>,
-    /// Download links of the same messages: CSV and JSON lines. `None` if the search covers a longer time than a file.
-    files: Option<[String; 2]>,
+    /// Whether an export can cover the time of the search.
+    is_exportable: bool,
     export_span: &'static str,
     /// Searches for metadata that the visitor may have meant, and the typed terms.
     metadata_hints: Vec<(String, String, String)>,
@@ -169,10 +169,6 @@ pub(super) async fn written(
     };
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
-    let files = ["csv", "ndjson"].map(|format| {
-        let params = search.params().into_iter().chain([("format", format.to_owned())]).collect::<Vec<_>>();
-        address("/messages/export", &params, None)
-    });
     let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
     let done = match query.text("done") {
         "saved" => Some("Search saved."),
@@ -180,7 +176,7 @@ pub(super) async fn written(
         _ => None,
     };
     let page = MessagesPage {
-        files: Some(files).filter(|_| is_exportable),
+        is_exportable,
         export_span: EXPORT_SPAN,
         metadata_hints: search.metadata_hints().into_iter().map(hint).collect(),
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),

@@ -119,7 +119,6 @@ impl Search {
                 self.faults.push(format!("The filter {part} needs a value directly after the colon."));
                 return None;
             }
-            let name = name.replace("\\:", ":");
             return Some(Term::Metadata(format!("metadata[{name}]"), value.to_owned(), part.to_owned()));
         }
         Some(match operator {
@@ -186,13 +185,13 @@ impl Search {
         self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the day typed for `after` or `before`. Empty if none was typed, or if it has a time.
-    pub(super) fn day(&self, name: &str) -> &str {
+    /// Returns the day or time typed for `after` or `before`. Empty if none was typed.
+    pub(super) fn time(&self, name: &str) -> &str {
         let typed = self.terms.iter().find_map(|term| match term {
             Term::Filter(known, _, typed) if *known == name => typed.split_once(':').map(|(_, value)| value),
             _ => None,
         });
-        typed.filter(|value| value.len() == DAY.len()).unwrap_or_default()
+        typed.unwrap_or_default()
     }
 
     /// Returns the filter for the engine. `violations` receives invalid values.
@@ -298,12 +297,20 @@ fn filter_by_api<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut V
     MessageFilter { domain, key, code, answer, ..filter_of(given, violations) }
 }
 
-/// Parses the name and value of `metadata.order:10482`. A colon in the name is written `\:`.
-fn metadata_pair(part: &str) -> Option<(&str, &str)> {
-    let (operator, pair) = part.split_once('.')?;
-    let end = pair.match_indices(':').map(|(at, _)| at).find(|at| !pair[..*at].ends_with('\\'))?;
-    let (name, value) = (&pair[..end], &pair[end + 1..]);
-    (operator.eq_ignore_ascii_case("metadata") && !name.is_empty()).then_some((name, value))
+/// Parses the name and value of `metadata.order:10482`. In the name, a colon is written `\:`, and a backslash `\\` or,
+/// before another character, `\`.
+fn metadata_pair(part: &str) -> Option<(String, &str)> {
+    let (_, pair) = part.split_once('.').filter(|(operator, _)| operator.eq_ignore_ascii_case("metadata"))?;
+    let mut name = String::new();
+    let mut rest = pair.char_indices().peekable();
+    while let Some((at, character)) = rest.next() {
+        match character {
+            ':' => return (!name.is_empty()).then(|| (name, &pair[at + 1..])),
+            '\\' => name.push(rest.next_if(|(_, next)| matches!(next, ':' | '\\')).map_or('\\', |(_, next)| next)),
+            other => name.push(other),
+        }
+    }
+    None
 }
 
 fn named<'a>(pairs: impl IntoIterator<Item = &'a (String, String)>) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -336,7 +343,8 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
 
 /// Returns the search for messages with a metadata pair.
 pub(super) fn of_metadata(name: &str, value: &str) -> String {
-    quoted(&format!("metadata.{}:{value}", name.replace(':', "\\:")))
+    let name = name.replace('\\', "\\\\").replace(':', "\\:");
+    quoted(&format!("metadata.{name}:{value}"))
 }
 
 fn quoted(part: &str) -> String {

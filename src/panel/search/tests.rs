@@ -92,7 +92,7 @@ fn chosen_days_replace_typed_ones() {
     assert_eq!(with_times(text, times(Some("2026-11-01"), Some(""))), "\"big order\" after:2026-11-01");
     assert_eq!(with_times("", times(None, Some("2026-11-02"))), "before:2026-11-02");
     let search = read("after:2026-11-20 before:2026-11-20T00:00:00Z");
-    assert_eq!((search.day("after"), search.day("before")), ("2026-11-20", ""));
+    assert_eq!((search.time("after"), search.time("before")), ("2026-11-20", "2026-11-20T00:00:00Z"));
 }
 
 #[test]
@@ -145,6 +145,10 @@ fn the_search_of_a_metadata_pair_finds_exactly_that_pair() {
         ("k:x", "with space"),
         ("path", "C:\\my dir\\"),
         ("path", "C:\\dir\\"),
+        ("ends\\", "v"),
+        ("ends\\\\", ":v"),
+        ("a\\:b", "v"),
+        ("a\\b", "v"),
     ] {
         let text = of_metadata(name, value);
         let search = Search::read(&text, "", "", &TimeZone::UTC);

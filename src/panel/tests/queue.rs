@@ -178,7 +178,7 @@ async fn events_are_exported_with_the_filters_of_the_page() {
     assert_eq!(of_one.len(), 2);
     assert_eq!(lines(&browser.get("/events/export?format=ndjson&type=delivered").await).len(), 1);
     assert_eq!(browser.get("/events/export?type=opened").await.status, 422);
-    assert!(browser.get("/events?type=delivered").await.shows("href=\"/events/export?type=delivered&#38;format=csv\""));
+    assert!(browser.get("/events?type=delivered").await.shows("formaction=\"/events/export\""));
     assert_eq!(browser.get("/events/export?after=2020-01-01").await.status, 422, "wider than 30 days");
     assert_eq!(world.browser().get("/events/export").await.status, 303, "an export needs a session");
 }
@@ -204,6 +204,6 @@ async fn messages_are_exported_with_the_search_of_the_page() {
     }
     let page = browser.get("/messages?q=metadata.order:7").await;
     assert!(page.shows(&first) && !page.shows(&second) && !page.shows("found by metadata"));
-    assert!(page.shows("href=\"/messages/export?q=metadata.order%3A7&#38;format=csv\""), "{}", page.body);
+    assert!(page.shows("formaction=\"/messages/export\""), "{}", page.body);
     assert_eq!(world.browser().get("/messages/export").await.status, 303, "an export needs a session");
 }

@@ -17,7 +17,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::Short;
 
 /// Rows of a page.
 const ROWS: usize = 50;
@@ -27,6 +27,7 @@ const ROWS: usize = 50;
 struct AccountsPage {
     frame: PageFrame,
     lines: Vec<AccountLine>,
+    zone_name: String,
     paging: Paging,
     form: AccountForm,
     may_send: bool,
@@ -40,7 +41,7 @@ struct AccountLine {
     today: String,
     quota: String,
     storage: String,
-    created_at: Moment,
+    created_at: Short,
     is_own: bool,
 }
 
@@ -117,6 +118,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<A
     let page = AccountsPage {
         frame: PageFrame::new(visit, "Accounts", "/accounts")?.with_done(done),
         lines: rows.iter().map(|account| line(visit, account)).collect::<Result<_, PageError>>()?,
+        zone_name: visit.moment(visit.now).zone_name(),
         paging: Paging::new::<AccountId>("/accounts", &[], &query, next),
         form,
         may_send: visit.may_operate(),
@@ -134,7 +136,7 @@ fn line(visit: &Visit<'_>, account: &Account) -> Result<AccountLine, PageError> 
         today: grouped(quota.day.used),
         quota: grouped(quota.day.limit),
         storage: byte_size(engine.stored_bytes(account.id)?),
-        created_at: visit.moment(account.created_at),
+        created_at: visit.moment(account.created_at).short(visit.now),
         is_own: account.id == visit.own_account_id(),
     })
 }

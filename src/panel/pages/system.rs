@@ -5,6 +5,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use super::system_health::{ReplicationState, SystemAlert, open_alerts};
+use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alerts::record::Alert;
@@ -105,7 +106,23 @@ struct LogEntry {
     badge: Badge,
     message: String,
     /// Names and values of the fields.
-    fields: Vec<(String, String)>,
+    fields: Vec<(String, LogValue)>,
+}
+
+/// A value of a field of the log.
+struct LogValue {
+    text: String,
+    /// Page of the account that the value names.
+    path: Option<String>,
+}
+
+impl LogValue {
+    /// Reads a value. The quotes of a text are removed.
+    fn new(value: String) -> Self {
+        let text = serde_json::from_str::<String>(&value).unwrap_or(value);
+        let account = text.parse::<AccountId>().ok();
+        Self { path: account.map(|id| format!("/accounts/{id}")), text }
+    }
 }
 
 /// Measurements of the store and the disk.
@@ -323,7 +340,7 @@ fn log(visit: &Visit<'_>, lines: Vec<LogLine>) -> Vec<LogEntry> {
             _ => Badge::new("Warning", "wait", "warn"),
         },
         message: capitalized(&line.message),
-        fields: line.fields.into_iter().map(|(name, value)| (field_name(name), unquoted(value))).collect(),
+        fields: line.fields.into_iter().map(|(name, value)| (field_name(name), LogValue::new(value))).collect(),
     };
     lines.into_iter().take(LOG_LINES).map(entry).collect()
 }
@@ -333,20 +350,18 @@ fn field_name(name: &str) -> String {
     capitalized(&name.replace('_', " "))
 }
 
-/// Removes the quotes of a text in the log.
-fn unquoted(value: String) -> String {
-    serde_json::from_str::<String>(&value).unwrap_or(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::id::Ulid;
 
     #[test]
     fn fields_of_the_log_are_shown_without_quotes() {
-        let shown = [r#""a \"b\"""#, "3", "no route", r#""cut o"#].map(|value| unquoted(value.to_owned()));
+        let shown = [r#""a \"b\"""#, "3", "no route", r#""cut o"#].map(|value| LogValue::new(value.to_owned()).text);
         assert_eq!(shown, ["a \"b\"", "3", "no route", "\"cut o"]);
         assert_eq!(field_name("what_to_do"), "What to do");
+        let account = AccountId(Ulid([1; 16])).to_string();
+        assert_eq!(LogValue::new(account.clone()).path, Some(format!("/accounts/{account}")));
     }
 
     #[test]

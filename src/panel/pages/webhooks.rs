@@ -17,7 +17,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::Short;
 use crate::store::op::audit::host;
 use crate::store::op::event::ENDPOINTS_MAX;
 
@@ -26,6 +26,7 @@ use crate::store::op::event::ENDPOINTS_MAX;
 struct WebhooksPage {
     frame: PageFrame,
     lines: Vec<EndpointLine>,
+    zone_name: String,
     form: EndpointForm,
     endpoints_max: usize,
     is_proved: bool,
@@ -42,8 +43,8 @@ struct EndpointLine {
     badge: Badge,
     failures: u8,
     events: String,
-    last_success_at: Option<Moment>,
-    last_failure_at: Option<Moment>,
+    last_success_at: Option<Short>,
+    last_failure_at: Option<Short>,
 }
 
 /// `GET /webhooks`.
@@ -68,14 +69,15 @@ fn written(
         badge: of_endpoint(&row.state),
         failures: row.state.consecutive_failures(),
         events: events_in_words(row.events.as_deref()),
-        last_success_at: row.last_success_at.map(|at| visit.moment(at)),
-        last_failure_at: row.last_failure_at.map(|at| visit.moment(at)),
+        last_success_at: row.last_success_at.map(|at| visit.moment(at).short(visit.now)),
+        last_failure_at: row.last_failure_at.map(|at| visit.moment(at).short(visit.now)),
         title: title(&row),
         host: row.description.as_ref().map(|_| host(&row).to_owned()),
     });
     let page = WebhooksPage {
         frame: PageFrame::new(visit, "Webhooks", "/webhooks")?.with_done(done),
         lines: lines.collect(),
+        zone_name: visit.moment(visit.now).zone_name(),
         form,
         endpoints_max: ENDPOINTS_MAX,
         is_proved: visit.is_proved(),

@@ -11,7 +11,7 @@ use super::process::{Front, Host, Hosts, Process};
 use super::reports::Report;
 use super::service::{self, Service};
 use super::world::{End, Progress, Tenant, World};
-use super::{bounces, clients, invariants, receivers, replica, reports};
+use super::{bounces, clients, invariants, isolation, receivers, replica, reports};
 use crate::domain::api_key::Scopes;
 use crate::domain::stream::Stream;
 use crate::domain::webhook_url::WebhookUrl;
@@ -67,6 +67,7 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
             () = service::serve_workers(world, &hosts[0]) => unreachable!("workers never end"),
             () = service::serve_workers(world, &hosts[1]) => unreachable!("workers never end"),
         };
+        isolation::ends_serving(world);
         let end = finish(world, &front.main(), &hosts, end).await;
         world.clocks.stop();
         Some(end)
@@ -178,6 +179,7 @@ async fn run(world: &Arc<World>, front: &Front, hosts: &Hosts) -> End {
     }
     let now = world.clocks.elapsed();
     world.state().served_at = now;
+    world.state().served.push((now, Duration::MAX));
     invariants::after_start(world, &process.service.engine);
     drop(process);
     clients::start(world, front);
@@ -219,6 +221,7 @@ async fn run(world: &Arc<World>, front: &Front, hosts: &Hosts) -> End {
     settle(world, front).await;
     let service = &front.main().service;
     invariants::at_the_end(world, &service.engine);
+    isolation::judge(world);
     reports::judge(world, &service.engine).await;
     replica::at_the_end(world, service).await;
     End::Finished

@@ -14,7 +14,7 @@ const FAULTS: u64 = 60;
 /// One connection of a mail server.
 pub(super) struct MailServer {
     world: Arc<World>,
-    name: String,
+    pub(super) name: String,
     /// The process that sends.
     life: u32,
     has_pipelining: bool,
@@ -148,15 +148,15 @@ impl MailServer {
     /// Answers with `text`, unless a fault occurs.
     fn answer(&mut self, text: &str) {
         let world = Arc::clone(&self.world);
-        if world.strikes(FaultClass::Silence, FAULTS / 3) {
+        if world.strikes_at(&self.name, FaultClass::Silence, FAULTS / 3) {
             self.is_silent = true;
-        } else if world.strikes(FaultClass::Close, FAULTS) {
+        } else if world.strikes_at(&self.name, FaultClass::Close, FAULTS) {
             self.is_closed = true;
-        } else if world.strikes(FaultClass::Transient, FAULTS) {
+        } else if world.strikes_at(&self.name, FaultClass::Transient, FAULTS) {
             let reply = world.pick(&["451 4.3.0 not now", "450 4.2.1 busy", "421 4.7.0 too many", "452 4.2.2 full"]);
             self.is_closed = reply.starts_with("421");
             self.say(reply);
-        } else if world.strikes(FaultClass::Permanent, FAULTS) {
+        } else if world.strikes_at(&self.name, FaultClass::Permanent, FAULTS) {
             self.say(world.pick(&["550 5.1.1 no such user", "554 5.7.1 refused", "552 5.2.2 full"]));
         } else {
             self.say(text);

@@ -11,6 +11,7 @@ mod clients;
 mod clock;
 mod http_client;
 mod invariants;
+mod isolation;
 mod life;
 mod mail_server;
 mod names;
@@ -39,12 +40,16 @@ const KEPT: &str = include_str!("../../../tests/seeds/service.txt");
 const KEPT_WITH_REPLICA: &str = include_str!("../../../tests/seeds/replica.txt");
 /// Seeds of runs with a standby that had findings.
 const KEPT_WITH_STANDBY: &str = include_str!("../../../tests/seeds/standby.txt");
+/// Seeds of runs with hostile sites that had findings.
+const KEPT_WITH_HOSTILE_SITES: &str = include_str!("../../../tests/seeds/hostile.txt");
 /// Number of runs in each half of the everyday test.
-const RUNS: u64 = 100;
+const RUNS: u64 = 80;
 /// The same for runs with a replica, which take longer: after each process the bucket is restored.
-const RUNS_WITH_REPLICA: u64 = 30;
+const RUNS_WITH_REPLICA: u64 = 22;
 /// The same for runs with a standby, which have two machines.
-const RUNS_WITH_STANDBY: u64 = 15;
+const RUNS_WITH_STANDBY: u64 = 8;
+/// The same for runs with hostile sites, which have many messages.
+const RUNS_WITH_HOSTILE_SITES: u64 = 6;
 /// Maximum number of processes in one run.
 const LIVES_MAX: usize = 200;
 
@@ -89,6 +94,22 @@ const WITH_STANDBY: Family = Family {
     list: "standby.txt",
     runs: RUNS_WITH_STANDBY,
 };
+
+/// Runs in which only some sites and clients have faults.
+const WITH_HOSTILE_SITES: Family = Family {
+    planner: Plan::with_hostile_sites,
+    variable: "POSTRIDER_HOSTILE_SIMULATION",
+    list: "hostile.txt",
+    runs: RUNS_WITH_HOSTILE_SITES,
+};
+
+/// Every set of runs, with its stored seeds.
+const FAMILIES: [(Family, &str); 4] = [
+    (ALONE, KEPT),
+    (REPLICATED, KEPT_WITH_REPLICA),
+    (WITH_STANDBY, KEPT_WITH_STANDBY),
+    (WITH_HOSTILE_SITES, KEPT_WITH_HOSTILE_SITES),
+];
 
 /// Runs `seed` without some classes of faults.
 fn run(family: Family, seed: u64, without: &BTreeSet<FaultClass>) -> Run {
@@ -186,12 +207,17 @@ fn fail(family: Family, run: Run) -> ! {
 }
 
 /// Runs one half of the everyday seeds: two tests, so that they run in parallel.
-#[expect(clippy::print_stdout, reason = "the figures of a long run are read")]
 fn run_half(family: Family, first: u64) {
+    run_every(family, first, 2);
+}
+
+/// Runs every `step`th of the everyday seeds, from `first` on.
+#[expect(clippy::print_stdout, reason = "the figures of a long run are read")]
+fn run_every(family: Family, first: u64, step: usize) {
     let count = variable("POSTRIDER_SIMULATIONS").unwrap_or(2 * family.runs);
     let from = variable("POSTRIDER_SIMULATIONS_FROM").unwrap_or(0);
     let began = std::time::Instant::now();
-    let totals = run_all(family, (from + first..from + count).step_by(2));
+    let totals = run_all(family, (from + first..from + count).step_by(step));
     let spent: Duration = began.elapsed();
     println!("{totals:?} in {spent:?}");
     assert!(totals.lives > 0 && totals.taken > 0 && totals.posted > 0, "there is work: {totals:?}");
@@ -209,7 +235,7 @@ fn the_invariants_hold_under_faults_odd_seeds() {
 
 #[test]
 fn seeds_with_earlier_findings_have_none() {
-    for (family, kept) in [(ALONE, KEPT), (REPLICATED, KEPT_WITH_REPLICA), (WITH_STANDBY, KEPT_WITH_STANDBY)] {
+    for (family, kept) in FAMILIES {
         let kept = kept.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
         run_all(family, kept.map(|seed| seed.parse().expect("a seed is a number")));
     }
@@ -236,9 +262,14 @@ fn the_invariants_hold_with_a_standby_odd_seeds() {
 }
 
 #[test]
+fn the_invariants_hold_with_hostile_sites() {
+    run_every(WITH_HOSTILE_SITES, 0, 1);
+}
+
+#[test]
 #[expect(clippy::print_stdout, reason = "its purpose is to print")]
 fn one_run() {
-    for family in [ALONE, REPLICATED, WITH_STANDBY] {
+    for (family, _) in FAMILIES {
         let Some(seed) = variable(family.variable) else { continue };
         let run = run(family, seed, &BTreeSet::new());
         println!("{}", run.log.join("\n"));
@@ -250,8 +281,8 @@ fn one_run() {
 
 #[test]
 fn a_seed_determines_the_run() {
-    let with_standby = (0..3).map(|seed| (WITH_STANDBY, seed));
-    for (family, seed) in (0..8).flat_map(|seed| [(ALONE, seed), (REPLICATED, seed)]).chain(with_standby) {
+    let with_standby = (0..3).map(|seed| (WITH_STANDBY, seed)).chain([(WITH_HOSTILE_SITES, 0)]);
+    for (family, seed) in (0..6).flat_map(|seed| [(ALONE, seed), (REPLICATED, seed)]).chain(with_standby) {
         let (first, second) = (run(family, seed, &BTreeSet::new()), run(family, seed, &BTreeSet::new()));
         let differs = first.log.iter().zip(&second.log).find(|(first, second)| first != second);
         assert_eq!(differs, None, "seed {seed}");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::plan::FaultClass;
-use super::reports;
 use super::world::World;
+use super::{isolation, reports};
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, PolicyHosts, Resolve, RouteFailure, Unfetched};
 use crate::smtp::tlsa::TlsaRecord;
@@ -21,17 +21,18 @@ impl Resolve for SimulatedNames {
         Box::pin(async move {
             let world = &self.0;
             sleep(world.millis(0, 30)).await;
-            if world.strikes(FaultClass::Names, 80) {
+            if world.strikes_at(domain.as_str(), FaultClass::Names, 80) {
                 sleep(world.pick(&[Duration::ZERO, Duration::from_secs(5), Duration::from_secs(20)])).await;
                 return Err(RouteFailure::Temporary("SERVFAIL".to_owned()));
             }
-            if world.strikes(FaultClass::Names, 15) {
+            if world.strikes_at(domain.as_str(), FaultClass::Names, 15) {
                 return Err(RouteFailure::NoSuchDomain);
             }
+            let network = isolation::site_of(domain.as_str()).map_or(0, |site| u8::try_from(site % 256).unwrap());
             let host = |number: u8| MailHost {
                 name: format!("mx{number}.{domain}"),
                 preference: u16::from(number),
-                addresses: vec![IpAddr::from([192, 0, 2, number])],
+                addresses: vec![IpAddr::from([192, 0, network, number])],
                 tlsa_names: Vec::new(),
             };
             Ok(vec![host(1), host(2)])

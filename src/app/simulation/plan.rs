@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::isolation::Hostility;
 use super::replica::{Failover, ReplicaPlan};
 use crate::store::single_threaded::{DiskFault, Rng};
 
@@ -116,6 +117,8 @@ pub(super) struct Plan {
     pub(super) faults_end: Duration,
     /// Settings of the replica, in runs with one.
     pub(super) replica: Option<ReplicaPlan>,
+    /// In runs with hostile sites: the other sites have no faults.
+    pub(super) hostility: Option<Hostility>,
     /// Actions by elapsed time.
     pub(super) actions: Vec<(Duration, Action)>,
 }
@@ -139,6 +142,7 @@ impl Plan {
             window,
             faults_end: window + Duration::from_secs([60, 1800, 3 * 3600][rng.index(3)]),
             replica: None,
+            hostility: None,
             actions: Vec::new(),
             faults,
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::isolation::Transfer;
 use super::mail_server::MailServer;
 use super::plan::FaultClass;
 use super::world::World;
@@ -34,11 +35,12 @@ impl Transmit for SimulatedTransmit {
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
         Box::pin(async move {
             let world = &self.world;
+            let _transfer = Transfer::begin(world, &target.host);
             sleep(world.millis(1, 60)).await;
-            if world.strikes(FaultClass::Connect, 100) {
+            if world.strikes_at(&target.host, FaultClass::Connect, 100) {
                 return Err(failed(target, Phase::Connect, Ending::Unreachable("connection refused".to_owned())));
             }
-            if world.strikes(FaultClass::Silence, 20) {
+            if world.strikes_at(&target.host, FaultClass::Silence, 20) {
                 sleep(target.deadlines.connect).await;
                 return Err(failed(target, Phase::Connect, Ending::TimedOut));
             }
@@ -128,6 +130,7 @@ impl SimulatedSession {
 impl Session for SimulatedSession {
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
+            let _transfer = Transfer::begin(&self.world, &self.server.name);
             let now = self.now();
             self.client.begin(envelope, body.size(), now);
             self.drive().await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::clock::MachineClocks;
+use super::isolation::Transfers;
 use super::plan::{FaultClass, Plan};
 use super::replica::{Promotion, Takeover};
 use super::reports::{self, Report};
@@ -181,6 +182,10 @@ pub(super) struct State {
     pub(super) bucket_failed_at: Option<Duration>,
     /// Elapsed time at which the current process began to serve.
     pub(super) served_at: Duration,
+    /// Periods of elapsed time in which a process served.
+    pub(super) served: Vec<(Duration, Duration)>,
+    /// The work of the sites' servers, in runs with hostile sites.
+    pub(super) transfers: Transfers,
     /// Whether faults may occur.
     pub(super) is_hostile: bool,
     pub(super) findings: Vec<String>,
@@ -235,6 +240,8 @@ impl World {
             master_key: None,
             bucket_failed_at: None,
             served_at: Duration::ZERO,
+            served: Vec::new(),
+            transfers: Transfers::default(),
             is_hostile: false,
             findings: Vec::new(),
         };
@@ -291,6 +298,12 @@ impl World {
         is_hostile && self.plan.faults.contains(&fault) && self.below(1000) < per_mille
     }
 
+    /// Whether a fault occurs at the site of the host or domain `name`. Prompt sites have none.
+    pub(super) fn strikes_at(&self, name: &str, fault: FaultClass, per_mille: u64) -> bool {
+        let hostility = self.plan.hostility.as_ref();
+        self.strikes(fault, hostility.map_or(per_mille, |hostility| hostility.per_mille(name, fault, per_mille)))
+    }
+
     /// Adds a line to the log, which is part of the run's digest.
     pub(super) fn note(&self, line: impl AsRef<str>) {
         let at = self.clocks.elapsed().as_millis();
@@ -321,12 +334,16 @@ impl World {
     fn draw_submissions(&self) {
         let span = u64::try_from(self.plan.window.as_millis()).unwrap();
         for number in 0..self.plan.submissions {
-            let tenant = usize::try_from(self.below(self.plan.tenants as u64)).unwrap();
+            let (tenants, sites, times) = match &self.plan.hostility {
+                Some(hostility) => hostility.draw_limits(self),
+                None => (self.plan.tenants as u64, 0..self.plan.sites as u64, 0..span),
+            };
+            let tenant = usize::try_from(self.below(tenants)).unwrap();
             let interface =
                 self.pick(&[Interface::Smtp, Interface::Http, Interface::Http, Interface::Resend, Interface::Postmark]);
             let count = if interface == Interface::Smtp { 1 + self.below(3) } else { 1 };
             let site = |_| {
-                let site = self.below(self.plan.sites as u64);
+                let site = sites.start + self.below(sites.end - sites.start);
                 // Few recipients, so that suppressions affect messages.
                 let user = self.below(6);
                 format!("t{tenant}-u{user}@r{site}.test")
@@ -344,7 +361,7 @@ impl World {
                 subject: format!("subject-{number}"),
                 bytes: self.pick(&[10, 200, 3_000, 40_000]),
                 tries: 0,
-                progress: Progress::Waiting(Duration::from_millis(self.below(span))),
+                progress: Progress::Waiting(self.millis(times.start, times.end - 1)),
                 accepted_at: Duration::ZERO,
                 canceled: BTreeMap::new(),
             };

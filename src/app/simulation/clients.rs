@@ -29,7 +29,7 @@ enum Tried {
 
 /// Starts a task for each unfinished submission.
 pub(super) fn start(world: &Arc<World>, front: &Front) {
-    for number in 0..world.plan.submissions {
+    for number in 0..world.submissions().len() {
         let progress = world.state().submissions[number].progress.clone();
         // A request was in flight when the process ended.
         if progress == Progress::InFlight {

@@ -26,6 +26,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Elapsed time after the last fault within which all work must end: the longest delay between two attempts of a
 /// webhook, the longest lifetime of a message, and a doubt about the clock.
 const LIVENESS: Duration = Duration::from_secs(60 * 3600);
+/// Time within which a takeover ends after the last fault.
+const TAKEOVER: Duration = Duration::from_secs(600);
 /// Maximum starts that a faulty disk may prevent.
 const STARTS_MAX: u32 = 20;
 
@@ -245,13 +247,18 @@ async fn set_up(world: &Arc<World>, service: &Arc<Service>) {
     }
 }
 
-/// Enables the endpoints that failures disabled.
+/// Enables the endpoints that failures disabled. A takeover may still be in progress.
 async fn enable_endpoints(world: &Arc<World>, front: &Front) {
-    let tenants = world.state().tenants.clone();
-    for tenant in tenants {
-        let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
-        if let Err(error) = front.main().service.engine.update_endpoint(tenant.account, tenant.endpoint, change).await {
-            world.find(format!("liveness: an endpoint can't be enabled: {error:?}"));
+    let has_standby = replica::fence::has_standby(world);
+    let deadline = world.clocks.elapsed() + if has_standby { TAKEOVER } else { Duration::ZERO };
+    for tenant in world.tenants() {
+        loop {
+            let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };
+            match front.main().service.engine.update_endpoint(tenant.account, tenant.endpoint, change).await {
+                Err(_) if world.clocks.elapsed() < deadline => tokio::time::sleep(Duration::from_secs(1)).await,
+                Err(error) => break world.find(format!("liveness: an endpoint can't be enabled: {error:?}")),
+                Ok(_) => break,
+            }
         }
     }
 }

@@ -113,6 +113,8 @@ pub(super) struct Plan {
     pub(super) queue_lifetime: Duration,
     /// Elapsed time within which submissions begin.
     pub(super) window: Duration,
+    /// Elapsed times of further submissions, around takeovers.
+    pub(super) traffic: Vec<Duration>,
     /// Elapsed time at which faults end.
     pub(super) faults_end: Duration,
     /// Settings of the replica, in runs with one.
@@ -141,6 +143,7 @@ impl Plan {
             queue_lifetime: Duration::from_secs([2, 12, 48][rng.index(3)] * 3600),
             window,
             faults_end: window + Duration::from_secs([60, 1800, 3 * 3600][rng.index(3)]),
+            traffic: Vec::new(),
             replica: None,
             hostility: None,
             actions: Vec::new(),
@@ -176,12 +179,15 @@ impl Plan {
             plan.faults.retain(|fault| !matches!(fault, FaultClass::Tenants | FaultClass::Bounces));
             plan.actions.retain(|(_, action)| !matches!(action, Action::Suppress(_) | Action::Cancel(_)));
         }
+        // Drawn apart, so that stored seeds keep their takeovers.
+        let mut rng_of_traffic = Rng::new(seed ^ 0x7aff_1c);
         let end = u64::try_from(plan.faults_end.as_millis()).unwrap();
         for _ in 0..1 + rng.index(3) {
             let at = Duration::from_millis(rng.below(end));
             let failover = Failover::draw(&mut rng, &lease);
             if !without.contains(&FaultClass::Failover) {
                 plan.actions.push((at, Action::Failover(failover)));
+                plan.traffic.extend(failover.traffic(&mut rng_of_traffic, at, &lease));
             }
         }
         plan.faults.extend(FaultClass::OF_STANDBY.into_iter().filter(|fault| !without.contains(fault)));

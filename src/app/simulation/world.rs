@@ -333,7 +333,8 @@ impl World {
 
     fn draw_submissions(&self) {
         let span = u64::try_from(self.plan.window.as_millis()).unwrap();
-        for number in 0..self.plan.submissions {
+        let at = std::iter::repeat_n(None, self.plan.submissions);
+        for (number, at) in at.chain(self.plan.traffic.iter().copied().map(Some)).enumerate() {
             let (tenants, sites, times) = match &self.plan.hostility {
                 Some(hostility) => hostility.draw_limits(self),
                 None => (self.plan.tenants as u64, 0..self.plan.sites as u64, 0..span),
@@ -361,7 +362,7 @@ impl World {
                 subject: format!("subject-{number}"),
                 bytes: self.pick(&[10, 200, 3_000, 40_000]),
                 tries: 0,
-                progress: Progress::Waiting(self.millis(times.start, times.end - 1)),
+                progress: Progress::Waiting(at.unwrap_or_else(|| self.millis(times.start, times.end - 1))),
                 accepted_at: Duration::ZERO,
                 canceled: BTreeMap::new(),
             };

@@ -15,7 +15,10 @@ use crate::engine::replica::ReplicaError;
 pub(in crate::app::simulation) fn fail_over(world: &Arc<World>, failover: Failover) -> Option<End> {
     match failover {
         Failover::CutOff(length, promoted_after) => {
-            tokio::spawn(cut_off(Arc::clone(world), length, promoted_after));
+            // At once: the faults may end before the task runs.
+            let (node, now) = (world.state().main, world.clocks.elapsed());
+            world.state().nodes[node].cut_at = Some(now);
+            tokio::spawn(cut_off(Arc::clone(world), node, length, promoted_after));
             None
         }
         Failover::DiskLost(promotion) => {
@@ -44,10 +47,8 @@ fn succeed_by(world: &World, promotion: Promotion, at: Duration) {
     (state.main, state.promotion) = (1 - old, Some(promotion));
 }
 
-/// Keeps the machine that serves from reaching the bucket. An operator may promote the standby meanwhile, or later.
-async fn cut_off(world: Arc<World>, length: Duration, promoted_after: Option<Duration>) {
-    let (node, now) = (world.state().main, world.clocks.elapsed());
-    world.state().nodes[node].cut_at = Some(now);
+/// Lets a machine reach the bucket again after `length`. An operator may promote the standby meanwhile, or later.
+async fn cut_off(world: Arc<World>, node: usize, length: Duration, promoted_after: Option<Duration>) {
     let connected = async {
         sleep(length).await;
         connect(&world, node);

@@ -30,13 +30,19 @@ impl Takeover {
 
 /// Returns the takeover of a process that lost the bucket at `cut_at`, or that still has it.
 pub(super) fn takeover(world: &World, plan: &ReplicaPlan, cut_at: Duration) -> Takeover {
-    let failed_at = world.state().bucket_failed_at;
-    let served_at = world.state().served_at;
-    let recovered_at = failed_at.map_or(Duration::ZERO, |at| at + plan.recovery());
     // After an error of the disk a new base may replace the log.
     let is_disk_faulty = [FaultClass::Disk, FaultClass::Full].iter().any(|fault| world.plan.faults.contains(fault));
-    let disturbed_until = if is_disk_faulty { cut_at } else { served_at.max(recovered_at) };
+    let disturbed_until = if is_disk_faulty { cut_at } else { bounded_from(world, plan) };
     Takeover { cut_at, disturbed_until, bound: plan.bound(), fenced_at: Duration::MAX }
+}
+
+/// Returns the time from which the bound of the plan applies to the process that serves.
+pub(super) fn bounded_from(world: &World, plan: &ReplicaPlan) -> Duration {
+    // After a takeover all clients submit at once, which may exceed a small backlog. Then a new base is needed.
+    let burst = if has_standby(world) && plan.has_small_backlog() { plan.recovery() } else { Duration::ZERO };
+    let state = world.state();
+    let recovered_at = state.bucket_failed_at.map_or(Duration::ZERO, |at| at + plan.recovery());
+    recovered_at.max(state.served_at + burst)
 }
 
 /// Forbids the process `life` to act after `at`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 
+use super::fence::bounded_from;
 use super::{ReplicaPlan, ports};
 use crate::app::keeping::restore_replica::apply;
 use crate::app::simulation::invariants;
@@ -76,13 +77,10 @@ pub(in crate::app::simulation) fn after_end(world: &Arc<World>) {
 /// The bucket has every acknowledged message except the newest ones.
 fn bounded_loss(world: &World, plan: &ReplicaPlan, engine: &Engine) {
     let now = world.clocks.elapsed();
-    let (tenants, submissions, failed_at) = (world.tenants(), world.submissions(), world.state().bucket_failed_at);
-    let served_at = world.state().served_at;
+    let (tenants, submissions, bounded_from) = (world.tenants(), world.submissions(), bounded_from(world, plan));
     for submission in &submissions {
         let Progress::Accepted(ids) = &submission.progress else { continue };
-        let recovered_at = failed_at.map_or(Duration::ZERO, |at| at + plan.recovery());
-        let counts_from = submission.accepted_at.max(served_at).max(recovered_at);
-        let may_be_lost = now <= counts_from + plan.bound();
+        let may_be_lost = now <= submission.accepted_at.max(bounded_from) + plan.bound();
         for id in ids {
             match engine.message(tenants[submission.tenant].account, *id) {
                 Ok(Some(_)) => {}

@@ -33,6 +33,9 @@ pub(super) use judge::{after_end, at_the_end, wait_for_base};
 pub(super) use plan::{Failover, ReplicaPlan};
 pub(super) use standby::{Promotion, stand_by};
 
+/// Time within which a machine catches up with the log and claims it. No outage of the bucket takes as long.
+const CLAIM: Duration = Duration::from_secs(3600);
+
 /// A claimed log, for the start of a process.
 pub(super) struct Claim(pub(super) Joined);
 
@@ -115,7 +118,13 @@ async fn claim(
         *workers.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
     world.state().master_key = Some(machine.master_key()?);
-    let joined = replica::join(&ports_of(world, node, 0xc1a1), Path::new(DIRECTORY), cause, &mut |_, _| {}).await?;
+    let ports = ports_of(world, node, 0xc1a1);
+    let joining = timeout(CLAIM, replica::join(&ports, Path::new(DIRECTORY), cause, &mut |_, _| {})).await;
+    let Ok(joined) = joining else {
+        world.find("liveness: the log is not claimed".to_owned());
+        return Err(ReplicaError::NoBase);
+    };
+    let joined = joined?;
     world.note(format!("claimed slot {} in epoch {}", joined.claim.slot, joined.claim.epoch));
     Ok(Some(Claim(joined)))
 }

@@ -61,6 +61,24 @@ impl Failover {
     }
 }
 
+impl Failover {
+    /// Draws the times of submissions around this loss at `at`: before it, and until both machines' leases are over.
+    pub(in crate::app::simulation) fn traffic(self, rng: &mut Rng, at: Duration, lease: &LeaseRules) -> Vec<Duration> {
+        let promoted_at = match self {
+            Self::CutOff(length, after) => at + after.map_or(length, |after| after.min(length)),
+            Self::DiskLost(_) | Self::Off(_) => at,
+        };
+        let before = Duration::from_secs(1);
+        let mut around = |at: Duration, until: Duration| {
+            let span = u64::try_from((until + before).as_millis()).unwrap();
+            at.saturating_sub(before) + Duration::from_millis(rng.below(span))
+        };
+        let lost = [Duration::from_secs(1); 3].map(|until| around(at, until));
+        let taken_over = [Duration::from_secs(2), lease.lease, lease.lease * 3].map(|until| around(promoted_at, until));
+        lost.into_iter().chain(taken_over).collect()
+    }
+}
+
 impl ReplicaPlan {
     /// Draws the plan of a run whose faults end at `faults_end`.
     pub(in crate::app::simulation) fn new(seed: u64, faults_end: Duration) -> Self {
@@ -122,7 +140,11 @@ impl ReplicaPlan {
     /// Returns the time that replication needs after the last failed call before the bound applies again: a backoff,
     /// and a base if the backlog was dropped.
     pub(super) fn recovery(&self) -> Duration {
-        let has_base = self.backlog_bytes_max < BACKLOG_BYTES;
-        Duration::from_secs(if has_base { 240 } else { 25 })
+        Duration::from_secs(if self.has_small_backlog() { 240 } else { 25 })
+    }
+
+    /// Whether the backlog may be dropped.
+    pub(super) const fn has_small_backlog(&self) -> bool {
+        self.backlog_bytes_max < BACKLOG_BYTES
     }
 }

@@ -141,7 +141,10 @@ pub(in crate::app::simulation) async fn stand_by(world: Arc<World>, front: Front
             Ok(claim) => claim,
             Err(error) => {
                 world.note(format!("the log was not claimed: {error}"));
-                continue;
+                if world.state().findings.is_empty() {
+                    continue;
+                }
+                return;
             }
         };
         take_over(&world, &front, &hosts, (node, claim)).await;

@@ -10,6 +10,7 @@ use super::http_client::{self, Request};
 use super::plan::FaultClass;
 use super::process::Front;
 use super::replica::fence;
+use super::replica::shred::CANARY;
 use super::service::Service;
 use super::smtp_client;
 use super::world::{Interface, Progress, Submission, World};
@@ -104,10 +105,15 @@ pub(super) async fn with_patience<T>(world: &World, request: impl Future<Output 
     timeout(max_wait, request).await.ok().flatten()
 }
 
+/// Returns the body of a submission.
+fn text(submission: &Submission, bytes: usize) -> String {
+    format!("{CANARY}{} {}", submission.subject, "x".repeat(bytes))
+}
+
 async fn by_http(world: &Arc<World>, service: &Arc<Service>, submission: &Submission) -> Tried {
     let key = world.state().tenants[submission.tenant].key.clone();
     let (from, to) = (format!("shop@t{}.example", submission.tenant), &submission.recipients[0]);
-    let (subject, text) = (&submission.subject, "x".repeat(submission.bytes));
+    let (subject, text) = (&submission.subject, text(submission, submission.bytes));
     let (path, body, id) = match submission.interface {
         Interface::Postmark => (
             "/v1/compat/postmark/email",
@@ -142,7 +148,7 @@ async fn by_smtp(world: &Arc<World>, service: &Arc<Service>, submission: &Submis
         "From: {from}\r\nTo: {}\r\nSubject: {}\r\n{idempotency}\r\n{}\r\n",
         submission.recipients[0],
         submission.subject,
-        "x".repeat(60),
+        text(submission, 60),
     );
     let submitting = smtp_client::submit(&service.submission, &key, &from, &submission.recipients, &message);
     match with_patience(world, submitting).await {

@@ -179,6 +179,10 @@ async fn run(world: &Arc<World>, front: &Front, hosts: &Hosts) -> End {
         replica::wait_for_base(&process.service).await;
         world.state().is_hostile = true;
     }
+    if replica::shred::has_expired(world) {
+        replica::shred::destroyed(world, &process.service).await;
+        return End::Finished;
+    }
     let now = world.clocks.elapsed();
     world.state().served_at = now;
     world.state().served.push((now, Duration::MAX));

@@ -133,6 +133,7 @@ fn run(family: Family, seed: u64, without: &BTreeSet<FaultClass>) -> Run {
         let pause = world.millis(1_000, 60_000);
         world.clocks.pass(pause);
     }
+    replica::shred::after_the_run(&world);
     let digest = world.digest();
     let state = world.state();
     Run {

@@ -168,6 +168,7 @@ impl Plan {
         let mut plan = Self::with_replica(seed, without);
         let mut rng = Rng::new(seed ^ 0x57a9_db1e);
         let replica = plan.replica.as_mut().expect("the run has a replica");
+        replica.shreds = false;
         replica.lease.is_automatic = replica.lease.stops && rng.coin();
         if replica.lease.is_automatic {
             // An idle holder writes three slots in each lease.

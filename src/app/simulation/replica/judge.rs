@@ -180,7 +180,7 @@ async fn same_bodies(world: &World, service: &Service, restored: &Engine) {
 }
 
 /// Verification finds no problem in a bucket at rest.
-async fn verified(world: &World, service: &Service, objects: &MemoryStore) {
+pub(super) async fn verified(world: &World, service: &Service, objects: &MemoryStore) {
     let key = world.state().master_key.clone().expect("the store has a master key");
     let depth = Depth { deep: true, now: service.engine.clock.now(), key_grace: Duration::from_secs(3600) };
     match verify(&objects.bucket(), Arc::new(MasterKey::new(&key)), depth).await {

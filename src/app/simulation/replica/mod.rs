@@ -5,6 +5,7 @@ mod failover;
 pub(super) mod fence;
 mod judge;
 mod plan;
+pub(super) mod shred;
 mod standby;
 
 use std::path::Path;

@@ -30,6 +30,8 @@ pub(in crate::app::simulation) struct ReplicaPlan {
     pub(in crate::app::simulation) latency: Duration,
     /// Periods of elapsed time in which the bucket can't be reached.
     pub(in crate::app::simulation) outages: Vec<(Duration, Duration)>,
+    /// Whether the content expires after the run.
+    pub(in crate::app::simulation) shreds: bool,
 }
 
 /// The loss of the machine that serves.
@@ -98,6 +100,7 @@ impl ReplicaPlan {
             encrypts: rng.index(4) != 0,
             latency: Duration::from_millis([1, 20, 300][rng.index(3)]),
             outages: Vec::new(),
+            shreds: Rng::new(seed ^ 0x54_4ed5).index(4) == 0,
         };
         // Drawn apart: this number leaves all stored seeds asynchronous.
         let mut rng_of_mode = Rng::new(seed ^ SALT);

@@ -92,6 +92,12 @@ pub(in crate::app::simulation) fn may_lose_answers(world: &World, life: u32) -> 
     is_lossy(world) && world.state().takeovers.contains_key(&life)
 }
 
+/// Whether the process `life` may send beside its successor, because it continues without the bucket.
+pub(in crate::app::simulation) fn may_continue(world: &World, life: u32) -> bool {
+    let stops = world.plan.replica.as_ref().is_none_or(|plan| plan.lease.stops);
+    !stops && world.state().takeovers.contains_key(&life)
+}
+
 fn is_lossy(world: &World) -> bool {
     world.plan.replica.as_ref().is_some_and(|plan| !plan.loses_nothing())
 }

@@ -1,15 +1,20 @@
 //! Opaque cursors: the place at which a listing continues, and its filters (contract 1).
 //!
 //! A cursor contains its filters, so it may be given without them. It also contains its account and list, so that it is
-//! refused elsewhere. It names a place between rows, not a row, so it stays valid when its row is removed.
+//! refused elsewhere. It names a place between rows, not a row, so it stays valid when its row is removed. A checksum
+//! detects a cursor that was cut off or changed on its way.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use super::digest::sha256;
 use super::id::{AccountId, Ulid};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// Number of bytes of the checksum, the first of the SHA-256 of the content, which it follows.
+const CHECKSUM: usize = 4;
 
 /// Decoded content of a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +44,9 @@ impl Cursor {
 
     /// Returns the opaque text for the caller.
     pub fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(postcard::to_stdvec(self).unwrap_or_default())
+        let mut bytes = postcard::to_stdvec(self).unwrap_or_default();
+        bytes.extend(checksum(&bytes));
+        URL_SAFE_NO_PAD.encode(bytes)
     }
 
     /// Decodes a cursor for `list` of `account`. `filters` are those of the request, and may be empty.
@@ -53,13 +60,21 @@ impl Cursor {
         filters: &[(String, String)],
     ) -> Result<Self, InvalidCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
-        let cursor: Self = postcard::from_bytes(&bytes).map_err(|_| InvalidCursor)?;
+        let (content, sum) = bytes.split_last_chunk().ok_or(InvalidCursor)?;
+        if *sum != checksum(content) {
+            return Err(InvalidCursor);
+        }
+        let cursor: Self = postcard::from_bytes(content).map_err(|_| InvalidCursor)?;
         let fits = cursor.version == VERSION
             && cursor.list == list
             && cursor.account == account
             && (filters.is_empty() || filters == cursor.filters);
         if fits { Ok(cursor) } else { Err(InvalidCursor) }
     }
+}
+
+fn checksum(content: &[u8]) -> [u8; CHECKSUM] {
+    *sha256(content).first_chunk().unwrap_or(&[0; CHECKSUM])
 }
 
 #[cfg(test)]
@@ -79,5 +94,21 @@ mod tests {
         assert!(Cursor::decode(&text, "messages", account, &[]).is_err());
         assert!(Cursor::decode(&text, "events", AccountId(Ulid([2; 16])), &[]).is_err());
         assert!(Cursor::decode("%%%", "events", account, &[]).is_err());
+    }
+
+    #[test]
+    fn a_cursor_with_any_changed_added_or_missing_character_is_refused() {
+        let account = AccountId(Ulid([1; 16]));
+        let text = Cursor::new("events", account, Ulid([9; 16]), vec![("to".to_owned(), "a".to_owned())]).encode();
+        let is_refused = |text: &str| Cursor::decode(text, "events", account, &[]).is_err();
+        for place in 0..text.len() {
+            assert!(is_refused(&text[..place]), "cut off after {place}");
+            for other in ["A", "B", "z", "_"].into_iter().filter(|other| text[place..=place] != **other) {
+                assert!(is_refused(&format!("{}{other}{}", &text[..place], &text[place + 1..])), "{other} at {place}");
+            }
+        }
+        for added in ["A", "AA", "AAA", "AAAA"] {
+            assert!(is_refused(&format!("{text}{added}")), "{added}");
+        }
     }
 }

@@ -3,22 +3,22 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Maximum size of an encoded word's content in bytes: 75 in all (RFC 2047 2), without `=?UTF-8?Q?` and `?=`.
-const WORD_CONTENT_BYTES: usize = 63;
-/// Number of text bytes that fit into [`WORD_CONTENT_BYTES`] as base64.
-const WORD_BASE64_BYTES: usize = 45;
-/// Maximum column of the first word: it is shortened to fit its line. The names before words are shorter.
-const COLUMN_MAX: usize = 16;
+/// Size in bytes of a line's content without the frame of its encoded word, `=?UTF-8?Q?` and `?=`: 76 in all (RFC 2047
+/// 2).
+const LINE_CONTENT_BYTES: usize = 76 - 12;
+/// Maximum column of the first word, which is shortened to fit its line: one character of 4 bytes, escaped, still fits.
+pub(super) const COLUMN_MAX: usize = LINE_CONTENT_BYTES - 4 * "=F0".len();
 /// Size of one section of a parameter in bytes, so that its line stays below 78.
 const SECTION_BYTES: usize = 50;
 
 /// Appends `text` as encoded words, one per line, so that no line has more than 76 bytes (RFC 2047 2).
 pub(super) fn words(out: &mut Vec<u8>, text: &str) {
+    // Every further line begins with a space.
     let column = out.iter().rev().take_while(|c| **c != b'\n').count().min(COLUMN_MAX);
     let q_bytes: usize = text.bytes().map(|c| if is_q_safe(c) { 1 } else { 3 }).sum();
     if q_bytes <= text.len().div_ceil(3) * 4 {
         let cost = |c: char| if is_q_safe_char(c) { 1 } else { 3 * c.len_utf8() };
-        each_chunk(text, [WORD_CONTENT_BYTES + 1 - column, WORD_CONTENT_BYTES], cost, |place, chunk| {
+        each_chunk(text, [column, 1].map(|column| LINE_CONTENT_BYTES - column), cost, |place, chunk| {
             begin(out, place, b"=?UTF-8?Q?");
             for c in chunk.bytes() {
                 match c {
@@ -30,7 +30,8 @@ pub(super) fn words(out: &mut Vec<u8>, text: &str) {
             out.extend_from_slice(b"?=");
         });
     } else {
-        each_chunk(text, [WORD_BASE64_BYTES - column, WORD_BASE64_BYTES], char::len_utf8, |place, chunk| {
+        let base64_bytes = |column| (LINE_CONTENT_BYTES - column) / 4 * 3;
+        each_chunk(text, [column, 1].map(base64_bytes), char::len_utf8, |place, chunk| {
             begin(out, place, b"=?UTF-8?B?");
             out.extend_from_slice(STANDARD.encode(chunk).as_bytes());
             out.extend_from_slice(b"?=");

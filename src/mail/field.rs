@@ -37,9 +37,9 @@ pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str, meaning: 
         out.push(b' ');
         folded(out, name.len() + 2, value);
     } else {
-        // An encoded word may have 75 bytes and its line 76 (RFC 2047 2), so it starts a new line unless the name is
-        // short.
-        out.extend_from_slice(if name.len() > "Subject".len() { b"\r\n " } else { b" " });
+        // Some parsers keep the space of a fold right behind the colon as a part of the value.
+        let fits = name.len() + ": ".len() <= encoded::COLUMN_MAX;
+        out.extend_from_slice(if fits { b" " } else { b"\r\n " });
         encoded::words(out, value);
     }
     out.extend_from_slice(b"\r\n");
@@ -136,4 +136,22 @@ fn words(value: &str) -> impl Iterator<Item = &str> {
         start = end + 1;
         Some(word)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoded_value_begins_on_the_line_of_its_name_and_no_line_is_too_long() {
+        let long = "x".repeat(WORD_BYTES_MAX + 1);
+        for (name, value) in [("X-Campaign", "spring ü"), ("Subject", "𝒳𝒴 ".repeat(40).as_str()), ("X-Long", &long)]
+        {
+            let mut out = Vec::new();
+            unstructured(&mut out, name, value, Meaning::Callers);
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.starts_with(&format!("{name}: =?UTF-8?")), "{text}");
+            assert!(text.lines().all(|line| line.len() <= FOLD_BYTES), "{text}");
+        }
+    }
 }

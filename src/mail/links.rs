@@ -116,9 +116,14 @@ fn character(name: &str) -> Option<char> {
 fn of_text(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in text.split(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"')) {
-        let starts = ["https://", "http://"].into_iter().filter_map(|scheme| word.find(scheme));
+        let lower = word.to_ascii_lowercase();
+        let starts = ["https://", "http://"].into_iter().filter_map(|scheme| lower.find(scheme));
         let Some(start) = starts.min() else { continue };
-        let mut link = word[start..].trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', ']', '*', '_']);
+        let mut link = word[start..].trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', ']']);
+        // A token may end with `_`. It is emphasis only if the same character stands before the link.
+        if let Some(emphasis @ ('*' | '_')) = word[..start].chars().next_back() {
+            link = link.trim_end_matches(emphasis);
+        }
         if link.ends_with(')') && !link.contains('(') {
             link = link.trim_end_matches(')').trim_end_matches(['.', ',', ';', ':', '!', '?']);
         }
@@ -157,5 +162,17 @@ mod tests {
             links(html, "");
         }
         assert_eq!(links("<a =x href=https://e.test/>", ""), ["https://e.test/"]);
+    }
+
+    #[test]
+    fn a_link_of_a_text_keeps_its_last_character_unless_that_is_punctuation_or_emphasis() {
+        for (text, link) in [
+            ("Reset: https://e.test/r?t=ab_", "https://e.test/r?t=ab_"),
+            ("_https://e.test/a_ now", "https://e.test/a"),
+            ("**https://e.test/a**", "https://e.test/a"),
+            ("HTTPS://e.test/a.", "HTTPS://e.test/a"),
+        ] {
+            assert_eq!(links("", text), [link], "{text}");
+        }
     }
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -13,6 +12,7 @@ use rustls::{
 };
 
 use super::dane;
+use super::root_verifier::RootVerifier;
 use crate::domain::event::{Authenticated, TlsFacts};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 
@@ -26,7 +26,7 @@ pub(super) struct MailTls {
     /// Configuration for servers whose certificate must verify for their name: smarthosts.
     pub(super) verified: Arc<ClientConfig>,
     /// Absent if there are no roots: then no certificate verifies.
-    verifier: Option<Arc<WebPkiServerVerifier>>,
+    verifier: Option<Arc<RootVerifier>>,
 }
 
 impl MailTls {
@@ -41,11 +41,14 @@ impl MailTls {
             .with_custom_certificate_verifier(any)
             .with_no_client_auth();
         let roots = Arc::new(roots);
-        let verified = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let mut verified = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(Arc::clone(&roots))
             .with_no_client_auth();
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().ok();
+        let verifier = RootVerifier::new(roots, provider).ok().map(Arc::new);
+        if let Some(verifier) = &verifier {
+            verified.dangerous().set_certificate_verifier(Arc::clone(verifier) as Arc<dyn ServerCertVerifier>);
+        }
         Ok(Self { config: Arc::new(config), verified: Arc::new(verified), verifier })
     }
 

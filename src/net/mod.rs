@@ -31,6 +31,7 @@ pub mod network_guard;
 pub mod passed_sockets;
 pub mod post;
 pub mod probe;
+mod root_verifier;
 pub mod s3;
 pub mod smtp_listener;
 mod smtp_session;

@@ -15,6 +15,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
 
 use super::acme::challenges::{self, Challenges};
+use super::root_verifier::RootVerifier;
 
 /// The error of unusable TLS material: the file, the reason, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -169,11 +170,16 @@ pub fn trusted_roots(extra: Option<&Path>) -> Result<RootCertStore, TlsFault> {
 
 /// Returns a client's configuration that verifies chain and name against `roots`. `alpn` is offered in that order.
 pub fn client_config(roots: RootCertStore, alpn: &[&str]) -> ClientConfig {
+    let roots = Arc::new(roots);
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap_or_else(|_| unreachable!("aws-lc-rs has cipher suites for TLS 1.2 and 1.3"))
-        .with_root_certificates(roots)
+        .with_root_certificates(Arc::clone(&roots))
         .with_no_client_auth();
+    // Without roots, no certificate verifies.
+    if let Ok(verifier) = RootVerifier::new(roots, provider()) {
+        config.dangerous().set_certificate_verifier(Arc::new(verifier));
+    }
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     config
 }

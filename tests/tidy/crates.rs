@@ -33,6 +33,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     // TLS and cryptography: aws-lc-rs is the only provider.
     ("rustls", Only(&["net", "app"]), "TLS"),
     ("tokio-rustls", Only(&["net"]), "TLS over tokio's sockets"),
+    ("webpki", Only(&["net"]), "the errors of rustls' certificate verification"),
     ("rustls-native-certs", Only(&["net"]), "the roots that the system trusts"),
     ("rcgen", Only(&["net"]), "creates self-signed certificates and signing requests"),
     ("instant-acme", Only(&["net"]), "speaks ACME over our own HTTPS client: signed requests, nonces, polling"),

@@ -6,6 +6,9 @@ use super::answer::Answer;
 use super::command::{Command, Sender, check_repetition, parameters_of};
 use super::path::{InvalidPath, Path};
 
+/// Maximum size of a sender's path in bytes, without its brackets.
+const SENDER_BYTES_MAX: usize = 320;
+
 /// Returns the argument of AUTH, if `line` is that command.
 pub(super) fn auth_argument(line: &[u8]) -> Option<&[u8]> {
     let (verb, argument) = line.split_at_checked(4)?;
@@ -49,6 +52,9 @@ fn sender(argument: &str) -> Result<Command, Answer> {
     let text = after_keyword(argument, "FROM:").ok_or_else(usage)?;
     let bad_path = |InvalidPath| Answer::new(501, "5.1.7", "Bad sender address: write up to 320 bytes in <>");
     let (path, parameters) = Path::read_any(text).map_err(bad_path)?;
+    if path.as_ref().is_some_and(|path| path.as_str().len() > SENDER_BYTES_MAX) {
+        return Err(bad_path(InvalidPath));
+    }
     let mut sender = Sender { path, ..Sender::default() };
     for parameter in parameters_of(parameters).ok_or_else(usage)? {
         let keyword = parameter.split_once('=').map_or(parameter, |(keyword, _)| keyword);

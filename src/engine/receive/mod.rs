@@ -96,15 +96,19 @@ impl Receiver {
             return Err(ReceiveError::HeaderTooLarge);
         }
         let is_for_reports = |mailbox: &Mailbox| matches!(mailbox, Mailbox::Dmarc);
-        let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People | Mailbox::Dmarc);
+        let is_read = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::Dmarc);
         let mut taken = AcceptedKind::Personal;
         if mailboxes.iter().any(is_for_reports) {
             self.receive_dmarc(client, message.clone()).await?;
             taken = AcceptedKind::DmarcReport;
         }
-        if mailboxes.iter().any(is_machines) {
+        if mailboxes.iter().any(is_read) {
             let (report, signatures) = self.read(client, message).await?;
-            taken = self.act(mailboxes, &report, &signatures).await?;
+            // Programs send reports to the mailboxes of people too. Everything else there is personal.
+            let is_personal = mailboxes.iter().all(|mailbox| matches!(mailbox, Mailbox::People | Mailbox::Dmarc));
+            if !(is_personal && news::nothing_in(&report).is_some()) {
+                taken = self.act(mailboxes, &report, &signatures).await?;
+            }
         }
         self.engine.meters.came_back.count(taken);
         tracing::info!(what = taken.as_str(), "bounce or complaint received");

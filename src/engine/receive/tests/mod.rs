@@ -325,8 +325,11 @@ async fn personal_mail_and_automatic_replies_are_accepted_and_dropped() {
     let world = World::new().await;
     let message = world.delivered().await;
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
-    assert_eq!(world.receive_at(Mailbox::People, &report).await, AcceptedKind::Personal);
-    assert_eq!(world.receive_at(Mailbox::Feedback, &report).await, AcceptedKind::Untied);
+    for mailbox in [Mailbox::People, Mailbox::Feedback] {
+        assert_eq!(world.receive_at(mailbox, &report).await, AcceptedKind::Untied);
+    }
+    let letter = "From: a@example.net\nSubject: a question\n\nx\n";
+    assert_eq!(world.receive_at(Mailbox::People, letter).await, AcceptedKind::Personal);
     assert_eq!(
         world.receive_for(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await,
         AcceptedKind::AutoReply

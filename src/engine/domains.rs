@@ -26,7 +26,7 @@ use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, c
 use crate::store::op::domain_change::{DeleteDomain, UpdateDomain, check_stream};
 use crate::store::read::Read as _;
 use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding, dmarc_answers};
-use crate::store::schema;
+use crate::store::schema::{self, Table};
 
 /// Time before the first check of a new domain: enough for the user to publish a record.
 const FIRST_CHECK: Duration = Duration::from_secs(120);
@@ -216,7 +216,18 @@ impl Engine {
     ) -> Result<DomainRow, OpError<DomainRefusal>> {
         let on = on.into();
         let _verification = self.domain_verifications.begin(on.account).await?;
+        self.check_owner(on.account, id)?;
         self.check_domain(on, id).await
+    }
+
+    /// Refuses a domain that another account has verified, whatever its records are.
+    fn check_owner(&self, account: AccountId, id: DomainId) -> Result<(), OpError<DomainRefusal>> {
+        let Some(row) = self.domain(account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
+        let owner = self.store.snapshot()?.get(Table::DomainOwners, row.name.as_str().as_bytes())?;
+        match owner.is_some_and(|owner| owner != schema::domain(account, id)) {
+            true => Err(OpError::Refused(DomainRefusal::Taken)),
+            false => Ok(()),
+        }
     }
 
     /// Checks the domain's records now, without any cache, and records the findings.

@@ -62,12 +62,13 @@ pub fn step(state: State, seen: Option<bool>, now: Timestamp) -> Step {
     };
     let last_seen_at = if seen == Some(true) { Some(now) } else { state.last_seen_at };
     let checks = if status == state.status { state.checks.saturating_add(1) } else { 0 };
-    let wait = match status {
-        DomainStatus::Pending => (PENDING_FIRST * 2_u32.pow(checks.min(10))).min(PENDING_MAX),
-        DomainStatus::Verified => DAILY,
-        DomainStatus::Failing => FAILING,
+    let next_check_at = match status {
+        DomainStatus::Pending => now + (PENDING_FIRST * 2_u32.pow(checks.min(10))).min(PENDING_MAX),
+        DomainStatus::Verified => now + DAILY,
+        // The grace period ends with a check, not up to an hour after it.
+        DomainStatus::Failing => last_seen_at.map_or(now, |at| at + GRACE).min(now + FAILING),
     };
-    Step { state: State { status, last_seen_at, checks }, next_check_at: now + wait }
+    Step { state: State { status, last_seen_at, checks }, next_check_at }
 }
 
 #[cfg(test)]
@@ -101,6 +102,8 @@ mod tests {
         let verified = step(pending(), Some(true), START).state;
         let failing = step(verified, Some(false), START + 71 * HOUR).state;
         assert_eq!(failing.status, DomainStatus::Failing);
+        let late = step(verified, Some(false), START + 71 * HOUR + HOUR / 2);
+        assert_eq!(late.next_check_at, START + 72 * HOUR);
         assert!(failing.status.may_send());
         assert_eq!(step(failing, Some(false), START + 72 * HOUR).state.status, DomainStatus::Pending);
         assert_eq!(step(failing, Some(true), START + 71 * HOUR).state.status, DomainStatus::Verified);

@@ -142,9 +142,10 @@ async fn only_one_account_at_a_time_can_verify_a_domain() {
     let body = serde_json::json!({ "name": "shop.example", "stream": "transactional" });
     let theirs = world.ask_as(&stranger, "POST /v1/domains", "", &body).await;
     let domain = theirs.json();
+    let line = format!("POST {}/verify", theirs.header("location"));
+    world.ask_as(&stranger, &line, "", &Value::Null).await.fails_with(409, "conflict");
     let rsa = record(&domain, "dkim", 0);
     world.names.publish(text(rsa, "name"), text(rsa, "value"));
-    let line = format!("POST {}/verify", theirs.header("location"));
     world.ask_as(&stranger, &line, "", &Value::Null).await.fails_with(409, "conflict");
 }
 

@@ -1,6 +1,8 @@
 //! Timeline of a message as its page shows it: every event with the receiver's response as received, and our own
 //! explanation.
 
+use std::mem;
+
 use super::attempts::of_delivery;
 use super::components::Badge;
 use super::event::Event;
@@ -43,8 +45,8 @@ pub(super) struct Step {
     pub(super) deliveries: Vec<WebhookLine>,
     /// The connection in one line. Empty if no server was contacted.
     pub(super) wire: String,
-    /// Number of following attempts with the same response, folded into this step.
-    pub(super) repeated: usize,
+    /// The following attempts with the same response, which are folded into this step.
+    pub(super) repeats: Vec<Step>,
 }
 
 impl Step {
@@ -99,8 +101,8 @@ pub(super) fn steps(visit: &Visit<'_>, record: &MessageRecord, events: &[Vec<u8>
     Ok(folded(steps))
 }
 
-/// Folds each run of deferrals with the same response. The first and the last of a run stay, and the first keeps the
-/// webhook deliveries of all that were folded.
+/// Folds each run of deferrals with the same response. The first and the last of a run stay. The first contains the
+/// others, and keeps the webhook deliveries of all.
 fn folded(steps: Vec<Step>) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
@@ -108,9 +110,8 @@ fn folded(steps: Vec<Step>) -> Vec<Step> {
             && middle.repeats(first)
             && step.repeats(middle)
         {
-            first.repeated += 1;
             first.deliveries.append(&mut middle.deliveries);
-            *middle = step;
+            first.repeats.push(mem::replace(middle, step));
         } else {
             kept.push(step);
         }
@@ -126,7 +127,7 @@ fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
         kind: event.kind,
         badge: Badge::of_event(event.kind),
         wire: wire(&event),
-        repeated: 0,
+        repeats: Vec::new(),
         sentence: sentence(record, &event),
         facts: facts(&event),
         advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).filter(|advice| !advice.is_empty()),
@@ -266,7 +267,7 @@ mod tests {
             transcript: None,
             deliveries: vec![hook],
             wire: String::new(),
-            repeated: 0,
+            repeats: Vec::new(),
         }
     }
 
@@ -280,7 +281,7 @@ mod tests {
         let folded = folded(steps);
         let shown: Vec<_> = folded
             .iter()
-            .map(|step| (step.repeated, step.deliveries.iter().map(|line| line.url.as_str()).collect::<String>()))
+            .map(|step| (step.repeats.len(), step.deliveries.iter().map(|line| line.url.as_str()).collect::<String>()))
             .collect();
         let expected = [(0, "a"), (2, "bcd"), (0, "e"), (0, "f"), (0, "g")];
         assert_eq!(shown, expected.map(|(repeated, hooks)| (repeated, hooks.to_owned())));

@@ -38,6 +38,8 @@ struct MessagesPage {
     frame: PageFrame,
     search: Search,
     faults: Vec<String>,
+    /// The text as typed, if it matched nothing and another reading of it is shown.
+    instead_of: Option<String>,
     /// Tabs by status.
     tabs: Vec<Choice>,
     saved: SavedSearches,
@@ -144,29 +146,17 @@ pub(super) async fn written(
     {
         return Ok(html::redirect(&format!("/messages/{id}")));
     }
-    let mut violations = Violations::new();
-    let filter = search.filter(&mut violations);
-    let mut faults = search.faults.clone();
-    faults.extend(FormErrors::from(violations).all());
-    let indexed_since = match filter.metadata.is_empty() {
-        true => None,
-        false => engine.metadata_indexed_since(account).await?,
-    };
-    let mut of_export = Violations::new();
-    let (after, before) = (filter.after, filter.before);
-    of_messages(engine, MessageFilter { after, before, ..MessageFilter::default() }, &mut of_export);
-    let is_exportable = of_export.is_empty();
     let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
-    let found = match newer {
-        // A malformed filter, or one with another account's message, matches nothing.
-        _ if !faults.is_empty() => Page { rows: Vec::new(), next: None },
-        Some(after) => engine.newer_messages(account, filter, after, ROWS).await?,
-        None => {
-            let page = PageRequest { before: older.map(|id| id.0), limit: ROWS };
-            engine.messages(account, filter, page).await?
-        }
-    };
+    let first = look(visit, &search, newer, older).await?;
+    let (search, instead_of, Found { faults, indexed_since, is_exportable, page: found }) =
+        match search.alternative(&zone).filter(|_| first.has_nothing() && newer.or(older).is_none()) {
+            Some(other) => match look(visit, &other, newer, older).await? {
+                found if !found.page.rows.is_empty() => (other, Some(search.text), found),
+                _ => (search, None, first),
+            },
+            None => (search, None, first),
+        };
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
     let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
@@ -183,6 +173,7 @@ pub(super) async fn written(
         frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),
         saved: SavedSearches::new(visit, &search, refused)?,
         faults,
+        instead_of,
         tabs: tabs(&search),
         statuses: statuses(),
         streams: Stream::ALL,
@@ -195,6 +186,51 @@ pub(super) async fn written(
         search,
     };
     html::page(status, &page)
+}
+
+/// Result of a search.
+struct Found {
+    faults: Vec<String>,
+    indexed_since: Option<Timestamp>,
+    is_exportable: bool,
+    page: Page<MessageRecord>,
+}
+
+impl Found {
+    /// Whether the search has read all messages and none matches, or the search is not valid.
+    const fn has_nothing(&self) -> bool {
+        self.page.rows.is_empty() && self.page.next.is_none()
+    }
+}
+
+async fn look(
+    visit: &Visit<'_>,
+    search: &Search,
+    newer: Option<MessageId>,
+    older: Option<MessageId>,
+) -> Result<Found, PageError> {
+    let (engine, account) = (&visit.api.engine, visit.account_id());
+    let mut violations = Violations::new();
+    let filter = search.filter(&mut violations);
+    let mut faults = search.faults.clone();
+    faults.extend(FormErrors::from(violations).all());
+    let indexed_since = match filter.metadata.is_empty() {
+        true => None,
+        false => engine.metadata_indexed_since(account).await?,
+    };
+    let mut of_export = Violations::new();
+    let (after, before) = (filter.after, filter.before);
+    of_messages(engine, MessageFilter { after, before, ..MessageFilter::default() }, &mut of_export);
+    let page = match newer {
+        // A malformed filter, or one with another account's message, matches nothing.
+        _ if !faults.is_empty() => Page { rows: Vec::new(), next: None },
+        Some(after) => engine.newer_messages(account, filter, after, ROWS).await?,
+        None => {
+            let page = PageRequest { before: older.map(|id| id.0), limit: ROWS };
+            engine.messages(account, filter, page).await?
+        }
+    };
+    Ok(Found { faults, indexed_since, is_exportable: of_export.is_empty(), page })
 }
 
 /// Returns the search of a page or export. Days from the date fields replace typed ones.

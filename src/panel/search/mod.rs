@@ -141,6 +141,18 @@ impl Search {
         })
     }
 
+    /// Returns the search to try if this one finds nothing: a lone address as the sender, and any other text as a part
+    /// of the subject. `None` if the text was already searched that way.
+    pub(super) fn alternative(&self, zone: &TimeZone) -> Option<Self> {
+        let text = match self.terms.as_slice() {
+            [Term::Filter("to", value, typed)] if value == typed && self.faults.is_empty() => format!("from:{value}"),
+            [Term::Filter("subject", ..)] => return None,
+            terms if self.faults.is_empty() && terms.iter().all(|term| matches!(term, Term::Word(_))) => return None,
+            _ => quoted(&format!("subject:{}", self.text)),
+        };
+        Some(Self::read(&text, &self.status, &self.stream, zone))
+    }
+
     /// Collects the terms as filter values. The status and stream fields count in addition to the typed text.
     fn gather(&mut self) {
         let mut words = Vec::new();

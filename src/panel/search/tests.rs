@@ -160,3 +160,17 @@ fn the_search_of_a_metadata_pair_finds_exactly_that_pair() {
         assert_eq!(Search::read(&kept, "", "", &TimeZone::UTC).terms, search.terms, "{kept}");
     }
 }
+
+#[test]
+fn text_that_matches_nothing_is_searched_as_the_sender_or_as_a_part_of_the_subject() {
+    let other = |text: &str| read(text).alternative(&TimeZone::UTC).map(|search| search.text);
+    assert_eq!(other("shop@example.test").as_deref(), Some("from:shop@example.test"));
+    for subject in ["Status: shipped", "Invoice for ann@example.org", "Summer sale -50% today", "code:550"] {
+        let found = read(subject).alternative(&TimeZone::UTC).unwrap();
+        assert_eq!((found.value("subject"), found.faults.len()), (Some(subject.to_lowercase().as_str()), 0));
+        assert_eq!(found.alternative(&TimeZone::UTC), None);
+    }
+    for searched in ["", "invoice", "\"your invoice\"", "subject:invoice"] {
+        assert_eq!(other(searched), None, "{searched}");
+    }
+}

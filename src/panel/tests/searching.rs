@@ -39,6 +39,11 @@ async fn messages_are_found_by_responses_and_excluded_terms() {
         let shown = [0, 1, 2].map(|n| page.shows(&format!("<a href=\"/messages/{}\">", ids[n])));
         assert_eq!((page.status, shown), (200, found), "{search}");
     }
+    for (search, found) in [("shop@example.test", true), ("order two -50%", false), ("nobody@example.test", false)] {
+        let query: String = form_urlencoded::byte_serialize(search.as_bytes()).collect();
+        let page = browser.get(&format!("/messages?q={query}")).await;
+        assert_eq!(page.shows("Nothing matches"), found, "{search}");
+    }
     for (search, said) in [
         ("code:high", "The value after &#34;code:&#34; must"),
         ("key:mine", "The value after &#34;key:&#34; must"),

@@ -10,6 +10,10 @@ use super::violation::Violations;
 /// Maximum number of unknown members of one object that get a hint: finding the nearest name is slow.
 const HINTS_COUNT: usize = 8;
 
+/// Beginning of the name of a member that stands for an unknown query parameter, so that one answer names the faults of
+/// the query and of the body. No member of a sensible body begins with it.
+pub const PARAMETER: &str = "\0?";
+
 /// An object whose members are being taken.
 pub struct Fields<'a> {
     members: Map<String, Value>,
@@ -132,6 +136,10 @@ impl<'a> Fields<'a> {
     /// precedence over the nearest name.
     pub fn finish_with(self, instead_of: impl Fn(&str) -> Option<&'static str>) {
         for (place, name) in self.members.keys().enumerate() {
+            if let Some(parameter) = name.strip_prefix(PARAMETER) {
+                self.violations.add(parameter, "unknown parameter");
+                continue;
+            }
             let path = format!("{}{name}", self.prefix);
             if place >= HINTS_COUNT {
                 self.violations.add(path, "unknown field");

@@ -18,7 +18,7 @@ use super::json;
 use super::query::Query;
 use super::service::Authenticator;
 use crate::domain::api_key::Scopes;
-use crate::domain::fields::Fields;
+use crate::domain::fields::{Fields, PARAMETER};
 use crate::domain::violation::Violations;
 use crate::engine::ports::BoxFuture;
 use crate::net::http_client::Client;
@@ -218,14 +218,18 @@ impl<C> Call<C> {
         &self.body.bytes
     }
 
-    /// Parses the body as a strict JSON object.
+    /// Parses the body as a strict JSON object. Query parameters, which requests with a body must not have, become
+    /// members that [`Fields`] refuses together with the faults of the body (contract 1).
     ///
     /// # Errors
-    /// [`ApiError::InvalidJson`]; a query, which requests with a body must not have (contract 1: unknown query
-    /// parameters).
+    /// [`ApiError::InvalidJson`].
     pub fn json(&self) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
-        self.no_query()?;
-        json::parse_object(self.body())
+        let mut object = json::parse_object(self.body())?;
+        let mut violations = Violations::new();
+        self.query(&[], &mut violations);
+        let parameters = violations.by_field().keys().map(|name| format!("{PARAMETER}{name}"));
+        object.extend(parameters.map(|name| (name, serde_json::Value::Null)));
+        Ok(object)
     }
 
     /// Refuses a query, and a body with members.

@@ -121,6 +121,7 @@ async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let clock = dev(api)?.clock.clone().ok_or_else(|| {
         ApiError::Conflict("The clock is real. Start dev with --virtual-clock to move it.".to_owned())
     })?;
+    call.no_query()?;
     let by = advance_of(&call.json()?)?;
     let store = Arc::clone(&api.engine.store);
     // In a separate task, so that it completes even if the client disconnects.

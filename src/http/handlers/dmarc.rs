@@ -56,7 +56,6 @@ pub(crate) async fn shown(api: &Api, account: AccountId, id: DomainId, days: u32
 
 /// `PATCH /v1/domains/{id}/dmarc/sources`.
 pub(in crate::http) async fn mark_source(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let (network, is_mine) = mark_of(call.json()?)?;
@@ -81,7 +80,6 @@ pub(crate) fn mark_of(object: Map<String, Value>) -> Result<(SourceNetwork, Opti
 
 /// `PATCH /v1/domains/{id}/dmarc/reporters`.
 pub(in crate::http) async fn ignore_reporter(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let (reporter, is_ignored) = reporter_of(call.json()?)?;

@@ -211,7 +211,6 @@ fn created(made: &DeliveryRecord) -> Answer {
 
 /// `POST /v1/webhooks/{id}/replay`.
 pub(in crate::http) async fn replay(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
     let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
     api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
     let (of, since) = replay_of(call.json()?)?;

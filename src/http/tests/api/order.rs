@@ -122,3 +122,14 @@ async fn of_two_failed_checks_the_first_is_reported() {
     let again = world.send_with(BOUND, &letter(gone)).await;
     assert_eq!((again.status, again.body), (202, bound.body));
 }
+
+#[tokio::test]
+async fn one_answer_names_the_faults_of_the_query_the_headers_and_the_body() {
+    let mut world = World::new().await;
+    let key = world.key.clone();
+    let line = "POST /v1/messages?zz=1";
+    let reply = world.ask_as(&key, line, "Idempotency-Key: \r\n", &serde_json::json!({ "from": 1 })).await;
+    let errors = reply.json()["errors"].clone();
+    assert_eq!(errors["zz"], serde_json::json!(["unknown parameter"]), "{errors}");
+    assert!(errors["from"].is_array() && errors["to"].is_array() && errors["Idempotency-Key"].is_array(), "{errors}");
+}

@@ -56,6 +56,14 @@ fn remove(file: &Path) -> io::Result<()> {
     }
 }
 
+/// Returns an address at which this machine reaches a listener on all addresses.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    if !address.ip().is_unspecified() {
+        return address;
+    }
+    SocketAddr::from(([127, 0, 0, 1], address.port()))
+}
+
 /// Returns the base URL of links: the configured one, or the one that a browser on this machine would use.
 pub(super) fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
     match (&config.http.public_url, bound.first()) {

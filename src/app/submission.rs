@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::addresses::reachable;
 use super::certificate::{Certificate, RenewalTask};
 use super::cli_error::CliError;
 use super::config::{self, Config};
@@ -137,7 +138,7 @@ impl Submission {
         })?;
         let bound = listener.local_addr();
         self.listeners.push(listener);
-        let (host, port) = (bound.ip().to_string(), Some(bound.port()));
+        let (host, port) = (reachable(bound).ip().to_string(), Some(bound.port()));
         self.engine.settings.smtp.get_or_init(|| SmtpAddress { host, port, offers_starttls: false, tls_port: None });
         Ok(bound)
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::furnish::Credentials;
+use crate::app::addresses::reachable;
 use crate::app::cli::DevOptions;
 use crate::app::daemon::Daemon;
 
@@ -97,12 +98,4 @@ fn words(url: &str, smtp_url: &str, made: &Credentials, directory: &Path, delive
         made.api_key,
         quoted(directory),
     )
-}
-
-/// Returns an address at which this machine reaches a listener on all addresses.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    if !address.ip().is_unspecified() {
-        return address;
-    }
-    SocketAddr::from(([127, 0, 0, 1], address.port()))
 }

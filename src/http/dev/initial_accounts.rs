@@ -1,13 +1,16 @@
 //! The initial keys and domains of `dev`'s accounts, which a reset restores (contract 12.2).
 //!
 //! The rows are copies from the time of creation, so everything that a test changes or removes is restored. A file in
-//! the data directory lists the accounts other than the first.
+//! the data directory keeps them for later processes. Only webhooks are copied again at each start, whose options may
+//! change their secret.
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fs, io};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex as Turn;
 
 use crate::base::id::AccountId;
@@ -15,6 +18,8 @@ use crate::engine::Engine;
 use crate::engine::development::GivenIds;
 use crate::store::error::StoreError;
 use crate::store::op::erase::RawRow;
+use crate::store::private_file;
+use crate::store::schema::Table;
 
 const FILE: &str = "dev-accounts.json";
 
@@ -28,9 +33,12 @@ pub struct InitialAccounts {
 }
 
 /// The initial keys and domains of one account.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct FixedAccount {
+    #[serde(flatten)]
     ids: GivenIds,
+    /// Missing in files of earlier versions.
+    #[serde(default)]
     rows: Vec<RawRow>,
 }
 
@@ -47,14 +55,22 @@ impl InitialAccounts {
     /// File system errors and store errors.
     pub fn begin(&self, engine: &Engine, first: AccountId, ids: GivenIds) -> io::Result<()> {
         self.first.get_or_init(|| first);
-        let kept: Vec<(AccountId, GivenIds)> = match fs::read(&self.file) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        let mut kept: HashMap<AccountId, FixedAccount> = match fs::read(&self.file) {
+            Ok(bytes) => serde_json::from_slice::<Vec<_>>(&bytes)?.into_iter().collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
             Err(error) => return Err(error),
         };
-        for (account, ids) in kept.into_iter().chain([(first, ids)]) {
-            self.note(engine, account, ids).map_err(io::Error::other)?;
+        // The options of this start may have added something to the first account.
+        kept.entry(first).or_insert_with(|| FixedAccount { ids: GivenIds::default(), rows: Vec::new() }).ids = ids;
+        for (account, FixedAccount { ids, rows: mut initial }) in kept {
+            initial.retain(|row| !row.is_of(Table::Endpoints));
+            let current = engine.rows_of(account, &ids).map_err(io::Error::other)?;
+            let added: Vec<_> =
+                current.into_iter().filter(|row| initial.iter().all(|known| !known.is_at(row))).collect();
+            initial.extend(added);
+            self.accounts().insert(account, FixedAccount { ids, rows: initial });
         }
+        self.write();
         Ok(())
     }
 
@@ -89,17 +105,10 @@ impl InitialAccounts {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the list of accounts other than the first.
     fn write(&self) {
-        let first = self.first();
-        let accounts = self.accounts();
-        let others: Vec<_> = accounts.iter().filter(|(id, _)| Some(**id) != first).collect();
-        let others: Vec<(AccountId, &GivenIds)> = others.into_iter().map(|(id, given)| (*id, &given.ids)).collect();
-        if others.is_empty() && !self.file.exists() {
-            return;
-        }
-        let written = serde_json::to_vec(&others).map_err(io::Error::from).and_then(|json| fs::write(&self.file, json));
-        if let Err(error) = written {
+        let accounts: Vec<_> = self.accounts().iter().map(|(id, given)| (*id, given.clone())).collect();
+        let json = serde_json::to_vec(&accounts).map_err(io::Error::from);
+        if let Err(error) = json.and_then(|json| private_file::create(&self.file)?.write_all(&json)) {
             tracing::warn!(%error, "could not record the accounts of dev; a reset after a restart empties them");
         }
     }

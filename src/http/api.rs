@@ -117,6 +117,7 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&post, "/v1/accounts/{id}/resume", "accounts.resume", run!(accounts::resume)).with_body(Nothing),
         operator(&post, "/v1/users", "users.create", run!(users::create)),
         operator(&get, "/v1/users", "users.list", run!(users::list)),
+        operator(&get, "/v1/users/{id}", "users.show", run!(users::show)),
         operator(&patch, "/v1/users/{id}", "users.update", run!(users::update)),
         operator(&delete, "/v1/users/{id}", "users.delete", run!(users::delete)),
     ]

@@ -23,6 +23,12 @@ pub(super) enum UserCommand {
     },
     /// List the users.
     List(PageArgs),
+    /// Show a user.
+    Show {
+        /// User ID or sign-in address.
+        #[arg(value_name = "ID|EMAIL")]
+        id: String,
+    },
     /// Change a user's role, password or access.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {
@@ -62,7 +68,7 @@ pub(super) enum UserCommand {
 pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     const USERS: &str = "/v1/users";
     // A sign-in address is unique in the store, so it also determines the account.
-    let is_unique = matches!(&args.command, UserCommand::Set { id, .. } if id.contains('@'));
+    let is_unique = matches!(&args.command, UserCommand::Show { id } | UserCommand::Set { id, .. } if id.contains('@'));
     let (session, command) = match is_unique && args.account.account.is_none() {
         true => Session::without_account(args, console)?,
         false => Session::open(args, console)?,
@@ -74,6 +80,7 @@ pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Conso
             (session.ask(Method::POST, "add the user", USERS, Some(body))?, Shape::NewUser)
         }
         UserCommand::List(page) => (session.get("list the users", listed(USERS, &page, &[]))?, Shape::Users),
+        UserCommand::Show { id } => (session.ask_of(&one(&id), Method::GET, "show the user", "", None)?, Shape::User),
         UserCommand::Set { id, role, disabled, operator, no_operator, new_password, setup_link, no_totp } => {
             let operator = operator.then_some(true).or_else(|| no_operator.then_some(false));
             let body = body([

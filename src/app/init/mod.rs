@@ -26,7 +26,7 @@ use crate::base::id::AccountId;
 use crate::domain::account::AccountName;
 use crate::domain::address::Address;
 use crate::domain::api_key::Scopes;
-use crate::domain::hostname::DomainName;
+use crate::domain::hostname::{DomainName, InvalidDomainName};
 use crate::domain::user::Role;
 use crate::engine::accounts::NewKey;
 use crate::engine::audit::Behalf;
@@ -135,7 +135,7 @@ fn configuration(options: &InitOptions, environment: &Environment) -> Result<Con
         let mut text = None;
         if !config.is_set("hostname") {
             let held = fs::read_to_string(file).map_err(|error| unwritable(file, &error))?;
-            let named = with_hostname(&held, &wanted_hostname(options)?);
+            let named = with_hostname(&held, &wanted_hostname(options, environment)?);
             config = Config::parse(&named, &origin, environment)?;
             text = Some(named);
         }
@@ -146,7 +146,7 @@ fn configuration(options: &InitOptions, environment: &Environment) -> Result<Con
         return Ok(Configuration { config, text, is_new: false });
     }
     let directory = options.data_dir.clone().unwrap_or_else(|| Config::default().data_dir);
-    let text = new_text(&wanted_hostname(options)?, &directory);
+    let text = new_text(&wanted_hostname(options, environment)?, &directory);
     let config = Config::parse(&text, &origin, environment)?;
     Ok(Configuration { config, text: Some(text), is_new: true })
 }
@@ -171,8 +171,17 @@ fn agrees(options: &InitOptions, config: &Config, origin: &str) -> Result<(), Cl
     Err(CliError::new(Exit::Conflict, PURPOSE, why, remedy))
 }
 
-fn wanted_hostname(options: &InitOptions) -> Result<DomainName, CliError> {
-    options.hostname.clone().map_or_else(system_hostname, Ok)
+/// Returns the name from the option, else from the environment, else that of the system.
+fn wanted_hostname(options: &InitOptions, environment: &Environment) -> Result<DomainName, CliError> {
+    if let Some(hostname) = &options.hostname {
+        return Ok(hostname.clone());
+    }
+    let Some(text) = environment.text("POSTRIDER_HOSTNAME").filter(|text| !text.is_empty()) else {
+        return system_hostname();
+    };
+    text.parse().map_err(|why: InvalidDomainName| {
+        CliError::new(Exit::Usage, PURPOSE, format!("POSTRIDER_HOSTNAME: {why}"), "Set it to this server's full name.")
+    })
 }
 
 /// Sets this server's name in a configuration file from a package: at the commented-out key, or at the beginning if

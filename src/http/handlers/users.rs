@@ -62,6 +62,13 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
     listing.answer_of(rows.iter().map(UserView::new), next)
 }
 
+/// `GET /v1/users/{id}`.
+pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let (_, user) = named(api, &call).await?;
+    Ok(Answer::json(StatusCode::OK, &UserView::new(&user)))
+}
+
 /// `PATCH /v1/users/{id}`: role, disabled, operator. `"new_password": true` generates a password and shows it once,
 /// `"totp": false` removes a lost second factor, `"setup_link": true` returns a link for choosing a password.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {

@@ -151,6 +151,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "users.create" => {
             plain(201).with(json!({ "email": format!("u{}@example.org", Kind::number()), "role": "viewer" }))
         }
+        "users.show" => of(Kind::User, 200),
         "users.update" => of(Kind::User, 200).with(json!({ "role": "viewer" })),
         "users.delete" => of(Kind::User, 204),
         "accounts.show" => of(Kind::Account, 200),

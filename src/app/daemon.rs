@@ -3,6 +3,7 @@
 //! It starts from the inside out (store, engine, listeners), so that nothing is accepted that can't be served. It stops
 //! from the outside in.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,11 +105,11 @@ impl Daemon {
         ground: LockedStore,
         sockets: PassedSockets,
         dev: Option<DevParts>,
-        claim: Option<Claim>,
+        mut claim: Option<Claim>,
     ) -> Result<Self, CliError> {
         let LockedStore { store, clock, entropy, .. } = &ground;
+        let signals = signals_of(claim.as_mut()).map_err(|error| broken("signals", &error))?;
         let (replica, replication) = replicate(claim, store).await?.unzip();
-        let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, clock, entropy, dev.is_some())?;
         let engine = engine(config, &ground, Arc::clone(&resolver) as _, dev.is_some(), replication)?;
@@ -279,6 +280,11 @@ enum Reason {
     Signal,
     StoreFailed,
     PumpEnded,
+}
+
+/// Returns the signals: those of a start that has waited for its bucket, or new ones.
+fn signals_of(claim: Option<&mut Claim>) -> io::Result<Signals> {
+    claim.and_then(Claim::take_signals).map_or_else(Signals::listen, Ok)
 }
 
 /// Sends the alert of a deposed machine, while the service stops.

@@ -4,6 +4,7 @@ mod addresses;
 pub mod admin_client;
 mod alerts;
 mod bounces;
+mod bucket_wait;
 mod certificate;
 pub mod cli;
 pub mod cli_error;

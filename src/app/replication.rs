@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bucket_wait::BucketWait;
 use super::cli_error::CliError;
 use super::config::Config;
 use super::exit::Exit;
@@ -12,8 +13,11 @@ use super::lock::DirectoryLock;
 use super::locked_store::LockedStore;
 use super::replica_bucket;
 use super::replica_place;
+use super::signals::Signals;
 use super::store_open_report::Start;
 use super::supervisor;
+use tokio::sync::Notify;
+
 use crate::base::time::Timestamp;
 use crate::domain::replication::{Failover, ReplicaMode, WhenUnreachable};
 use crate::engine::Engine;
@@ -32,8 +36,6 @@ use crate::store::open::{OnJournalDamage, ReplicaStart, SyncRule};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::{ReplicaDisk, aside, holder};
 
-/// Wait after which starting without the replica is suggested.
-const NAME_WAY_OUT: Duration = Duration::from_secs(60);
 /// Files next to the store that a base includes, with the certificate and the account of its authority.
 const WITH_BASE: &[&str] =
     &[BESIDE[0], "acme/account.key", "acme/certificate.pem", "acme/order.json", "acme/status.json"];
@@ -46,6 +48,8 @@ pub struct Claim {
     backlog_bytes: u64,
     sync: Option<SyncRule>,
     meters: Arc<BucketMeters>,
+    /// The signals, if the start has waited for the bucket: it has listened to them since.
+    signals: Option<Signals>,
 }
 
 /// Returns the files next to the store that a base includes.
@@ -99,7 +103,7 @@ pub(super) struct World {
 }
 
 /// Opens the store in the locked `directory`. With `[replica]` it first catches up with the log, and claims it for
-/// `cause`.
+/// `cause`. `None` if a signal stopped it while it waited for the bucket.
 ///
 /// # Errors
 /// The error for the operator.
@@ -110,23 +114,46 @@ pub(super) async fn open(
     clock: Arc<dyn Clock>,
     start: Start,
     cause: ClaimCause,
-) -> Result<(LockedStore, Option<Claim>), CliError> {
+) -> Result<Option<(LockedStore, Option<Claim>)>, CliError> {
     if aside::is_unfinished_in(&ReplicaDisk::default(), directory) {
         let why = "a part of the store was moved to a directory deposed-EPOCH, and the move was interrupted";
         let remedy = "Run `postrider standby` on this directory: it completes the move.";
         return Err(CliError::new(Exit::Conflict, WHAT, why, remedy));
     }
     if config.replica.url.is_none() {
-        return Ok((LockedStore::open(directory, lock, clock, start)?, None));
+        return Ok(Some((LockedStore::open(directory, lock, clock, start)?, None)));
     }
     if !Store::exists(directory) || start.on_journal_damage() == OnJournalDamage::Accept {
         // Catching up needs an existing store with a sound journal.
         lock = LockedStore::open(directory, lock, Arc::clone(&clock), start)?.close();
     }
-    let claimed = claim(config, directory, Arc::clone(&clock), cause).await?;
-    let claim = claimed.map(|claimed| claimed.map_err(|error| cannot_join(&error))).transpose()?;
+    let mut waiting = BucketWait::of_start(config, directory, Arc::clone(&clock));
+    let (began, mut signals) = (waiting.began(), None);
+    let claimed = tokio::select! {
+        claimed = claim(config, directory, Arc::clone(&clock), cause, &mut waiting) => Some(claimed),
+        () = stopped(&began, &mut signals) => None,
+    };
+    waiting.end().await;
+    let Some(claimed) = claimed else {
+        supervisor::stopping();
+        return Ok(None);
+    };
+    let mut claim = claimed?.map(|claimed| claimed.map_err(|error| cannot_join(&error))).transpose()?;
     let ground = LockedStore::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
-    Ok((ground, claim))
+    if let Some(claim) = &mut claim {
+        claim.signals = signals;
+    }
+    Ok(Some((ground, claim)))
+}
+
+/// Resolves when a signal stops a start that waits for the bucket.
+async fn stopped(began: &Notify, signals: &mut Option<Signals>) {
+    began.notified().await;
+    match Signals::listen() {
+        Ok(listening) => signals.insert(listening).stop().await,
+        // Signals end the process as before.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Lets the store in `directory` catch up with the log of `config`, and claims it. Waits while the bucket does not
@@ -140,10 +167,10 @@ pub(super) async fn claim(
     directory: &Path,
     clock: Arc<dyn Clock>,
     cause: ClaimCause,
+    waiting: &mut BucketWait<'_>,
 ) -> Result<Option<Result<Claim, ReplicaError>>, CliError> {
     let Some(world) = world(config, directory, clock)? else { return Ok(None) };
-    let mut waiting = WaitReport::default();
-    admit(config, &world, &mut waiting).await?;
+    admit(config, &world, waiting).await?;
     let mut on_wait = |error: &BucketError, waited| waiting.report(error, waited);
     let joined = replica::join(&world.replica, directory, cause, &mut on_wait).await;
     let joined = match joined {
@@ -169,7 +196,7 @@ pub(super) async fn claim(
     // If each batch waits for its slot, slots follow each other without a delay.
     let interval = if sync.is_some() { Duration::ZERO } else { replica.interval };
     let (pace, backlog_bytes) = (Pace { interval, words }, replica.backlog_bytes);
-    Ok(Some(Ok(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters })))
+    Ok(Some(Ok(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters, signals: None })))
 }
 
 impl Claim {
@@ -192,37 +219,19 @@ impl Claim {
         Active::start(joined, store, pace, policy).await.map_err(|error| cannot_join(&error))
     }
 
+    /// Takes the signals of a start that has waited.
+    pub(super) const fn take_signals(&mut self) -> Option<Signals> {
+        self.signals.take()
+    }
+
     /// Returns the metrics of requests to the bucket.
     pub(super) fn meters(&self) -> Arc<BucketMeters> {
         Arc::clone(&self.meters)
     }
 }
 
-/// Reports of a start that waits for the bucket.
-#[derive(Default)]
-struct WaitReport {
-    is_logged: bool,
-    is_way_out_named: bool,
-}
-
-impl WaitReport {
-    fn report(&mut self, error: &BucketError, waited: Duration) {
-        supervisor::waiting_for_bucket();
-        if !std::mem::replace(&mut self.is_logged, true) {
-            tracing::warn!(%error, "waiting for the bucket of the replica; the service starts once it answers");
-        }
-        if waited >= NAME_WAY_OUT && !std::mem::replace(&mut self.is_way_out_named, true) {
-            tracing::error!(
-                %error,
-                "the bucket of the replica has not answered for a minute; if it is lost and no standby was promoted, \
-                 start once with `postrider serve --without-replica`"
-            );
-        }
-    }
-}
-
 /// Checks that the bucket is suitable for a log, and waits while it does not answer.
-async fn admit(config: &Config, world: &World, waiting: &mut WaitReport) -> Result<(), CliError> {
+async fn admit(config: &Config, world: &World, waiting: &mut BucketWait<'_>) -> Result<(), CliError> {
     let World { replica, bucket, .. } = world;
     let mut waited = Duration::ZERO;
     loop {

@@ -54,7 +54,9 @@ async fn serve(
 ) -> Result<Exit, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(service_clock());
     let start = Start::Service(on_damage);
-    let (ground, claim) = replication::open(config, &config.data_dir, lock, clock, start, cause).await?;
+    let Some((ground, claim)) = replication::open(config, &config.data_dir, lock, clock, start, cause).await? else {
+        return Ok(Exit::Done);
+    };
     serve_opened(config, ground, sockets, ready_fd, claim).await
 }
 

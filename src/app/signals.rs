@@ -34,6 +34,11 @@ impl Signals {
         })
     }
 
+    /// Resolves when the process is asked to stop. Other requests are ignored.
+    pub(super) async fn stop(&mut self) {
+        while !matches!(self.next().await, SignalRequest::Stop) {}
+    }
+
     /// Returns the next request. None is lost if the wait is cancelled.
     pub(super) async fn next(&mut self) -> SignalRequest {
         tokio::select! {

@@ -39,7 +39,7 @@ use crate::net::http_listener::{Connection, ListenerKind, Serve};
 
 /// Header with the account that a command on the operator's socket acts for.
 pub const ACCOUNT_HEADER: HeaderName = HeaderName::from_static("x-postrider-account");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// The route that makes a base of the replica, which does not change the store.
 const MAKES_BASE: &str = "replica.base";

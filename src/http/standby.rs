@@ -5,11 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::service::REQUEST_ID;
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::Ulid;
+use crate::engine::ports::Clock;
 use crate::engine::replica::ReplicaStatus;
 use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, ListenerKind, Serve};
@@ -52,16 +56,31 @@ pub type Promotion = (PromotionRequest, PromotionAnswer);
 /// The service.
 pub struct StandbyService {
     status: watch::Receiver<ReplicaStatus>,
-    promotions: mpsc::Sender<Promotion>,
+    /// `None` for a service that waits for the bucket of its replica before it starts.
+    promotions: Option<mpsc::Sender<Promotion>>,
+    identities: Identities,
 }
+
+/// Sources of the requests' identifiers.
+pub type Identities = (Arc<dyn Clock>, Arc<dyn Entropy>);
 
 impl StandbyService {
     /// Creates a service that shows `status` and passes on promotions.
-    pub const fn new(status: watch::Receiver<ReplicaStatus>, promotions: mpsc::Sender<Promotion>) -> Self {
-        Self { status, promotions }
+    pub const fn new(
+        status: watch::Receiver<ReplicaStatus>,
+        promotions: mpsc::Sender<Promotion>,
+        identities: Identities,
+    ) -> Self {
+        Self { status, promotions: Some(promotions), identities }
     }
 
-    async fn promote(&self, request: Request<Incoming>) -> Response<Body> {
+    /// Creates the service of a start that waits for the bucket. It shows `status`, whose error is the answer to
+    /// everything else.
+    pub const fn waiting(status: watch::Receiver<ReplicaStatus>, identities: Identities) -> Self {
+        Self { status, promotions: None, identities }
+    }
+
+    async fn promote(&self, promotions: &mpsc::Sender<Promotion>, request: Request<Incoming>) -> Response<Body> {
         let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await.map(|body| body.to_bytes());
         let parsed = body.ok().and_then(|body| match body.is_empty() {
             true => Some(PromotionRequest::default()),
@@ -69,7 +88,7 @@ impl StandbyService {
         });
         let Some(wanted) = parsed else { return refusal(422, "invalid_json", "The request body is not valid.") };
         let (sender, answer) = oneshot::channel();
-        if self.promotions.send((wanted, sender)).await.is_err() {
+        if promotions.send((wanted, sender)).await.is_err() {
             return refusal(503, "shutting_down", "The standby is stopping.");
         }
         match answer.await {
@@ -78,24 +97,42 @@ impl StandbyService {
             Err(_) => refusal(503, "shutting_down", "The standby is stopping."),
         }
     }
+
+    fn unavailable(&self, is_standby: bool) -> Response<Body> {
+        let mut refused = match is_standby {
+            true => refusal(503, "standby", "This machine is a standby. Ask the active one, or promote this one."),
+            false => {
+                let why = self.status.borrow().error.clone().unwrap_or_default();
+                refusal(503, "replica_unavailable", &format!("The service is not started: {why}."))
+            }
+        };
+        refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        refused
+    }
 }
 
 impl Serve for StandbyService {
     async fn serve(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
         let is_head = request.method() == Method::HEAD;
         let is_operator = connection.kind == ListenerKind::Admin;
-        let mut response = match (request.method(), request.uri().path()) {
-            (&Method::GET | &Method::HEAD, "/healthz") => json(StatusCode::OK, &serde_json::json!({ "status": "ok" })),
-            (&Method::GET, "/v1/replica") if is_operator => json(StatusCode::OK, &*self.status.borrow()),
-            (&Method::POST, "/v1/replica/promote") if is_operator => self.promote(request).await,
-            (_, _) => {
-                let message = "This machine is a standby. Ask the active one, or promote this one.";
-                let mut refused = refusal(503, "standby", message);
-                refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-                refused
+        let (clock, entropy) = &self.identities;
+        let id = Ulid::new(clock.now(), entropy::bytes(&**entropy)).to_string();
+        let mut response = match (request.method(), request.uri().path(), &self.promotions) {
+            (&Method::GET | &Method::HEAD, "/healthz", _) => {
+                json(StatusCode::OK, &serde_json::json!({ "status": "ok" }))
             }
+            (&Method::GET, "/v1/replica", _) if is_operator => json(StatusCode::OK, &*self.status.borrow()),
+            (&Method::POST, "/v1/replica/promote", Some(promotions)) if is_operator => {
+                self.promote(promotions, request).await
+            }
+            (_, _, promotions) => self.unavailable(promotions.is_some()),
         };
+        let length = response.body().length();
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
         if is_head {
+            response.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
             *response.body_mut() = Body::empty();
         }
         response

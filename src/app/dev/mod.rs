@@ -72,8 +72,8 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     };
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);
-    let (ground, claim) =
-        replication::open(&options.config, directory, lock, clock, Start::Dev, ClaimCause::Start).await?;
+    let opened = replication::open(&options.config, directory, lock, clock, Start::Dev, ClaimCause::Start).await?;
+    let Some((ground, claim)) = opened else { return Ok(Exit::Done) };
     let reporter =
         Reporter::new(Arc::clone(ground.store.timers())).map_err(|error| cannot("report on mail", &error))?;
     let reporter = Arc::new(reporter);

@@ -13,8 +13,9 @@ use self::promotion::AcceptedPromotion;
 use self::sight::LogView;
 use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
+use super::certificate::Certificate;
 use super::cli_error::CliError;
-use super::config::Config;
+use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::locked_store::LockedStore;
@@ -31,6 +32,7 @@ use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State, 
 use crate::http::metrics::{Process, StandbyMetricsService};
 use crate::http::standby::StandbyService;
 use crate::net::clock::service_clock;
+use crate::net::entropy::OsEntropy;
 use crate::net::http_listener::HttpServer;
 use crate::net::passed_sockets::PassedSockets;
 use crate::store::master_key::{self, Raw};
@@ -170,8 +172,8 @@ impl Following<'_> {
         let (role, state) = (Role::Standby, State::Waiting);
         let (status, shown) = watch::channel(ReplicaStatus { role, state, mode, failover, ..ReplicaStatus::off() });
         let (promotions, mut asked) = mpsc::channel(1);
-        let mut http =
-            HttpServer::new(Arc::new(StandbyService::new(shown, promotions)), settings::http_limits(self.config));
+        let service = StandbyService::new(shown, promotions, (Arc::clone(self.clock), Arc::new(OsEntropy)));
+        let mut http = HttpServer::new(Arc::new(service), settings::http_limits(self.config));
         let metrics = Metrics::listen(self.config, self.metrics(status.subscribe())).await?;
         self.listen(&mut http, metrics.address).await?;
         let mut sight = LogView::new();
@@ -221,7 +223,9 @@ impl Following<'_> {
             Ok(end) => self.claim(end, &mut signals).await,
             Err(error) => Err(error),
         };
-        supervisor_end(&ended);
+        if matches!(ended, Ok(FollowEnd::Stopped)) {
+            supervisor::stopping();
+        }
         http.shutdown(Duration::from_secs(1)).await;
         metrics.shut_down().await;
         drop(std::fs::remove_file(self.config.data_dir.join(SOCKET_NAME)));
@@ -322,9 +326,9 @@ impl Following<'_> {
     ) -> Result<(), CliError> {
         use crate::engine::ports::BucketErrorKind::{Forbidden, Refused};
         let state = match &error {
-            ReplicaError::Bucket(error) if matches!(error.kind, Forbidden | Refused) => {
-                return Err(cannot_join_of(error));
-            }
+            // Credentials may be replaced while the standby runs. At its start they are an operator's mistake.
+            ReplicaError::Bucket(of) if of.kind == Forbidden && self.is_ready.get() => State::Forbidden,
+            ReplicaError::Bucket(of) if matches!(of.kind, Forbidden | Refused) => return Err(cannot_join(&error)),
             ReplicaError::Bucket(_) => State::Unreachable,
             ReplicaError::NoBase | ReplicaError::Emptied => State::Waiting,
             ReplicaError::Missing { .. } | ReplicaError::Object { .. } => State::Resync,
@@ -349,9 +353,14 @@ impl Following<'_> {
     }
 
     async fn listen(&self, http: &mut HttpServer<StandbyService>, metrics: Option<SocketAddr>) -> Result<(), CliError> {
+        // An authority's certificate comes with the store, which is not complete yet.
+        let door = match &self.config.http.tls {
+            Tls::Files { certificate, key } => Some(Certificate::of_files(certificate, key)?.door(self.config)),
+            Tls::Acme(_) | Tls::Off => None,
+        };
         let mut bound = Vec::new();
         for address in &self.config.http.listen {
-            bound.push(http.listen_tcp(*address, None).await.map_err(|error| {
+            bound.push(http.listen_tcp(*address, door.clone()).await.map_err(|error| {
                 let what = format!("cannot listen on {address}");
                 let remedy = "Free the port, or name another in http.listen.";
                 CliError::new(Exit::Failed, what, error.to_string(), remedy)
@@ -372,16 +381,6 @@ enum RoundResult {
     End,
     /// The log belongs to this directory.
     OwnLog,
-}
-
-fn cannot_join_of(error: &crate::engine::ports::BucketError) -> CliError {
-    cannot_join(&ReplicaError::Bucket(error.clone()))
-}
-
-fn supervisor_end(ended: &Result<FollowEnd, CliError>) {
-    if matches!(ended, Ok(FollowEnd::Stopped)) {
-        supervisor::stopping();
-    }
 }
 
 fn failed(why: &str) -> CliError {

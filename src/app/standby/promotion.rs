@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::sight::LogView;
 use super::{FollowEnd, Following, LoopEnd};
+use crate::app::bucket_wait::BucketWait;
 use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
 use crate::app::replication::{self, Claim, mailing_from};
-use crate::app::signals::{SignalRequest, Signals};
+use crate::app::signals::Signals;
 use crate::base::time::Timestamp;
 use crate::engine::replica::{ReplicaError, Standby, open_without_bucket};
 use crate::http::standby::{ACTIVE_UNSEEN, Promotion, PromotionAnswer, PromotionRefusal, PromotionRequest};
@@ -151,9 +152,10 @@ impl Following<'_> {
                 false => std::future::pending().await,
             }
         };
+        let (config, clock, mut waiting) = (self.config, Arc::clone(self.clock), BucketWait::of_standby());
         let claimed = tokio::select! {
-            claimed = replication::claim(self.config, &self.config.data_dir, Arc::clone(self.clock), cause) => claimed,
-            () = stopped(signals) => return Ok(FollowEnd::Stopped),
+            claimed = replication::claim(config, &config.data_dir, clock, cause, &mut waiting) => claimed,
+            () = signals.stop() => return Ok(FollowEnd::Stopped),
             // A claim that is still on its way makes this process the holder, which the next turn sees.
             () = gave_up => Ok(None),
         };
@@ -197,9 +199,4 @@ fn answer(
             promotion.refuse(status, code, error.reason());
         }
     }
-}
-
-/// Waits for a signal to stop.
-async fn stopped(signals: &mut Signals) {
-    while !matches!(signals.next().await, SignalRequest::Stop) {}
 }

@@ -50,7 +50,8 @@ impl Active {
         let lease = Arc::new(joined.begin_lease());
         let Joined { objects, claim, was_migrated, .. } = joined;
         let outbox = store.outbox().map(Arc::clone).ok_or(ReplicaError::NoBase)?;
-        let shared = Arc::new(Shared::new(outbox, claim, lease, pace.words, objects.holder.to_string()));
+        let holder = objects.holder.to_string();
+        let shared = Arc::new(Shared::new(outbox, claim, lease, pace.words, holder, objects.clock.now()));
         let (drain, draining) = watch::channel(false);
         let shipper = Shipper::new(objects.clone(), Arc::clone(store), Arc::clone(&shared), pace.interval);
         let shipper = tokio::spawn(shipper.run(draining));

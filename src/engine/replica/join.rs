@@ -192,6 +192,7 @@ impl Joining {
             return Ok(None);
         }
         self.log.learn_holder(&self.objects).await?;
+        self.check_holder()?;
         let lease = self.world.lease;
         let began = (self.cause, if lease.stops { lease.lease } else { Duration::ZERO });
         let asked = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
@@ -213,6 +214,17 @@ impl Joining {
                 let asked_at = asked.asked_at;
                 Ok(Some(Joined { objects, claim, predecessor, was_migrated, lease, asked_at, real }))
             }
+        }
+    }
+
+    /// Refuses the start of a directory that followed another machine's log and was never promoted: that machine may
+    /// serve. Only a released log has no holder.
+    fn check_holder(&self) -> Result<(), ReplicaError> {
+        let follows = self.cause == ClaimCause::Start && self.own_claim.is_none() && !self.is_fork;
+        let other = self.log.cursor.head.as_ref().filter(|head| head.holder != self.objects.holder);
+        match other.filter(|head| follows && head.kind != Kind::Release) {
+            Some(head) => Err(ReplicaError::Claimed { slot: head.number, holder: head.holder.to_string() }),
+            None => Ok(()),
         }
     }
 

@@ -83,6 +83,7 @@ impl Shared {
         lease: Arc<Lease>,
         words: ModeWords,
         holder: String,
+        claimed_at: Timestamp,
     ) -> Self {
         let (confirmed, deposed, bases) =
             (watch::Sender::new(claim.slot), watch::Sender::new(false), watch::Sender::new(0));
@@ -93,7 +94,8 @@ impl Shared {
             lease,
             words,
             holder,
-            inner: Mutex::default(),
+            // The claim is a slot of this process, and so its first confirmation.
+            inner: Mutex::new(Inner { last_confirmed_at: Some(claimed_at), ..Inner::default() }),
             keys: Mutex::default(),
             has_lost_keys: AtomicBool::new(false),
             confirmed,
@@ -246,13 +248,14 @@ impl Shared {
         let unconfirmed = self.outbox.unconfirmed();
         let lag = unconfirmed.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
         let (owes_base, lease_left) = (self.outbox.owes_base(), self.lease.left());
-        let is_unconfirmed = self.lease.is_unconfirmed();
+        let (is_unconfirmed, is_waiting) = (self.lease.is_unconfirmed(), self.lease.is_waiting());
         let inner = self.inner();
         let state = match &inner.failure {
             _ if owes_base || inner.is_resyncing => State::Resync,
             _ if self.outbox.is_degraded() => State::Degraded,
             Some((BucketErrorKind::Forbidden, _)) => State::Forbidden,
             _ if is_unconfirmed => State::Unreachable,
+            None if is_waiting && lag < LAG => State::Waiting,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None if lag < LAG => State::Ok,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None => State::Lagging,
             Some(_) => State::Unreachable,

@@ -80,6 +80,8 @@ impl Shipper {
                 tokio::select! {
                     biased;
                     () = sleep_until(earliest) => {}
+                    // A standby that may claim the log must see it grow, however long the interval is.
+                    () = self.shared.lease.confirmation_due(), if self.shared.lease.rules.is_automatic => {}
                     () = self.shared.lease.confirmation_due() => match self.look().await {
                         CreateResult::Own => continue,
                         CreateResult::Other => return self.deposed().await,

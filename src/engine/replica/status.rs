@@ -47,7 +47,8 @@ words! {
     State {
         /// The bucket has all batches, or will have them within seconds.
         Ok = "ok",
-        /// The process has not reached the bucket yet.
+        /// The process has not reached the bucket yet, or does not send mail yet, because the previous holder's lease
+        /// may still be valid.
         Waiting = "waiting",
         /// The bucket lacks batches that are 5 seconds old.
         Lagging = "lagging",

@@ -88,8 +88,7 @@ impl StandbyMetricsService {
 
     fn page(&self) -> Response<Body> {
         let mut text = Exposition::default();
-        replica::write_status(&mut text, &self.status.borrow());
-        replica::write_requests(&mut text, Some(&self.meters));
+        replica::write_standby(&mut text, &self.status.borrow(), &self.meters);
         self.process.write(&mut text);
         answer(StatusCode::OK, exposition::MEDIA_TYPE, text.finish())
     }

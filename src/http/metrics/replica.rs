@@ -10,21 +10,34 @@ use crate::engine::replica::{ReplicaStatus, Role, State};
 pub(super) fn write(text: &mut Exposition, engine: &Engine, now: Timestamp) {
     let replication = engine.replication.get();
     write_status(text, &replication.map_or_else(ReplicaStatus::off, |replication| replication.status(now)));
+    let unconfirmed = replication.map_or(0, |replication| replication.unconfirmed().records);
+    write_log(text, unconfirmed, replication.map_or(0, |replication| replication.resyncs()));
+    write_requests(text, replication.and_then(|replication| replication.meters.as_deref()));
+}
+
+/// Writes the metrics of a standby, which ships no log.
+pub(super) fn write_standby(text: &mut Exposition, status: &ReplicaStatus, meters: &BucketMeters) {
+    write_status(text, status);
+    write_log(text, 0, 0);
+    write_requests(text, Some(meters));
+}
+
+/// Writes the metrics of the log that this machine ships.
+fn write_log(text: &mut Exposition, unconfirmed_records: u64, resyncs: u64) {
     text.gauges(
         "postrider_replica_unconfirmed_records",
         "Log records that the bucket does not have yet.",
-        [(vec![], replication.map_or(0, |replication| replication.unconfirmed().records))],
+        [(vec![], unconfirmed_records)],
     );
     text.counters(
         "postrider_replica_resyncs",
         "Log gaps that only a new base bridged: times in a gap can't be restored.",
-        [(vec![], replication.map_or(0, |replication| replication.resyncs()))],
+        [(vec![], resyncs)],
     );
-    write_requests(text, replication.and_then(|replication| replication.meters.as_deref()));
 }
 
 /// Writes the metrics of the status, which a standby has too.
-pub(super) fn write_status(text: &mut Exposition, status: &ReplicaStatus) {
+fn write_status(text: &mut Exposition, status: &ReplicaStatus) {
     role(text, status.role);
     let states = State::ALL.iter().map(|state| (vec![("state", state.as_str())], u8::from(*state == status.state)));
     text.gauges("postrider_replica_state", "1 for the state of replication, 0 for the others.", states);
@@ -63,7 +76,7 @@ fn role(text: &mut Exposition, current: Role) {
 }
 
 /// Writes the counts of requests to the bucket, if there is one.
-pub(super) fn write_requests(text: &mut Exposition, meters: Option<&BucketMeters>) {
+fn write_requests(text: &mut Exposition, meters: Option<&BucketMeters>) {
     text.counters(
         "postrider_replica_requests",
         "Requests to the bucket, by operation and outcome; exists means that the object already existed.",

@@ -144,7 +144,9 @@ pub(super) fn settings_change() -> Schema {
         )
         .optional(
             "hosted_unsubscribe",
-            Schema::boolean().or_null().says("Whether messages without an unsubscribe URL get a hosted one."),
+            Schema::boolean()
+                .or_null()
+                .says("Whether the list headers name a hosted link instead of the message's `unsubscribe_url`."),
         )
         .optional(
             "keep_message_id",

@@ -256,7 +256,7 @@ describe! {
         time_zone: "The IANA zone in which the panel shows times." => |schema| schema.example("Europe/Vienna"),
         content_retention_days: "Days for which a new message's content is kept."
             => |schema| schema.within(1, RetentionDays::MAX.into()).example(30),
-        hosted_unsubscribe: "Whether messages without an unsubscribe URL get a hosted one."
+        hosted_unsubscribe: "Whether the list headers name a hosted link instead of the message's `unsubscribe_url`."
             => |schema| schema.example(false),
         keep_message_id: "Whether messages submitted by SMTP keep a valid Message-ID."
             => |schema| schema.example(false),

@@ -126,7 +126,10 @@ class Serve:
 
     def start(self, *arguments: str):
         """Starts the process, with these further arguments, and waits for its newline on the ready descriptor."""
-        reader = self._spawn(*arguments)
+        self.become_ready(self.launch(*arguments))
+
+    def become_ready(self, reader: int):
+        """Waits for the newline on the ready descriptor of a process that was launched."""
         try:
             ready, _, _ = select.select([reader], [], [], 30)
             said = os.read(reader, 1) if ready else b""
@@ -140,7 +143,7 @@ class Serve:
 
     def stumble(self, seconds: float) -> float:
         """Starts the process and kills it after `seconds`, ready or not; returns the time as `kill` does."""
-        reader = self._spawn()
+        reader = self.launch()
         select.select([reader], [], [], seconds)
         os.close(reader)
         return self.kill()
@@ -155,7 +158,7 @@ class Serve:
         """Sends SIGTERM, and returns the exit code."""
         return stop(self.child) if self.child else 0
 
-    def _spawn(self, *arguments: str) -> int:
+    def launch(self, *arguments: str) -> int:
         """Starts the process, and returns the reading end of its ready descriptor."""
         reader, writer = os.pipe()
         self.starts += 1

@@ -1,0 +1,97 @@
+//! A start that waits for the bucket of the replica. It tells the supervisor, the log, and whoever asks at the
+//! operator's socket.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::admin_client::SOCKET_NAME;
+use super::config::Config;
+use super::{settings, supervisor};
+use crate::engine::ports::{BucketError, Clock};
+use crate::engine::replica::{ReplicaStatus, Role, State};
+use crate::http::standby::StandbyService;
+use crate::net::entropy::OsEntropy;
+use crate::net::http_listener::HttpServer;
+
+/// Wait after which starting without the replica is suggested.
+const NAME_WAY_OUT: Duration = Duration::from_secs(60);
+
+/// The reports of a waiting start.
+pub(super) struct BucketWait<'a> {
+    /// Configuration and directory of a start. `None` for a standby, which has a socket already.
+    start: Option<(&'a Config, &'a Path, Arc<dyn Clock>)>,
+    /// The operator's socket, once the start waits.
+    socket: Option<HttpServer<StandbyService>>,
+    status: watch::Sender<ReplicaStatus>,
+    /// Notified when the wait begins.
+    began: Arc<Notify>,
+    is_logged: bool,
+    is_way_out_named: bool,
+}
+
+impl<'a> BucketWait<'a> {
+    /// Creates the reports of the start of a service in `directory`.
+    pub(super) fn of_start(config: &'a Config, directory: &'a Path, clock: Arc<dyn Clock>) -> Self {
+        let (mode, failover) = (config.replica.mode.as_str(), config.replica.failover.as_str());
+        let (role, state) = (Role::Active, State::Waiting);
+        let status = ReplicaStatus { role, state, mode, failover, ..ReplicaStatus::off() };
+        Self { start: Some((config, directory, clock)), status: watch::Sender::new(status), ..Self::of_standby() }
+    }
+
+    /// Creates the reports of a standby that claims the log.
+    pub(super) fn of_standby() -> Self {
+        let status = watch::Sender::new(ReplicaStatus::off());
+        let began = Arc::default();
+        Self { start: None, socket: None, status, began, is_logged: false, is_way_out_named: false }
+    }
+
+    /// Returns what is notified when the wait begins. Until then signals end the process at once.
+    pub(super) fn began(&self) -> Arc<Notify> {
+        Arc::clone(&self.began)
+    }
+
+    /// Reports that the bucket has not answered for this time.
+    pub(super) fn report(&mut self, error: &BucketError, waited: Duration) {
+        supervisor::waiting_for_bucket();
+        if !std::mem::replace(&mut self.is_logged, true) {
+            tracing::warn!(%error, "waiting for the bucket of the replica; the service starts once it answers");
+            self.listen();
+            self.began.notify_one();
+        }
+        let names_way_out = waited >= NAME_WAY_OUT;
+        if names_way_out && !std::mem::replace(&mut self.is_way_out_named, true) {
+            tracing::error!(
+                %error,
+                "the bucket of the replica has not answered for a minute; if it is lost and no standby was promoted, \
+                 start once with `postrider serve --without-replica`"
+            );
+        }
+        let way_out = match names_way_out {
+            true => ". If it is lost and no standby was promoted, start once with `postrider serve --without-replica`",
+            false => "",
+        };
+        let text = format!("waiting for the bucket: {error}{way_out}");
+        self.status.send_modify(|status| status.error = Some(text));
+    }
+
+    /// Opens the operator's socket. Without it, the log alone tells of the wait.
+    fn listen(&mut self) {
+        let Some((config, directory, clock)) = &self.start else { return };
+        let service = StandbyService::waiting(self.status.subscribe(), (Arc::clone(clock), Arc::new(OsEntropy)));
+        let mut socket = HttpServer::new(Arc::new(service), settings::http_limits(config));
+        match socket.listen_unix(&directory.join(SOCKET_NAME)) {
+            Ok(()) => self.socket = Some(socket),
+            Err(error) => tracing::warn!(%error, "could not open {SOCKET_NAME} while waiting for the bucket"),
+        }
+    }
+
+    /// Closes the socket, so that the service can open its own.
+    pub(super) async fn end(self) {
+        let (Some(socket), Some((_, directory, _))) = (self.socket, self.start) else { return };
+        socket.shutdown(Duration::from_secs(1)).await;
+        drop(std::fs::remove_file(directory.join(SOCKET_NAME)));
+    }
+}

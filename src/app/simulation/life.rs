@@ -26,8 +26,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Elapsed time after the last fault within which all work must end: the longest delay between two attempts of a
 /// webhook, the longest lifetime of a message, and a doubt about the clock.
 const LIVENESS: Duration = Duration::from_secs(60 * 3600);
-/// Time within which a takeover ends after the last fault.
-const TAKEOVER: Duration = Duration::from_secs(600);
+/// Time within which a machine accepts changes after the bucket's last fault.
+const RECOVERY: Duration = Duration::from_secs(600);
 /// Maximum starts that a faulty disk may prevent.
 const STARTS_MAX: u32 = 20;
 
@@ -251,10 +251,10 @@ async fn set_up(world: &Arc<World>, service: &Arc<Service>) {
     }
 }
 
-/// Enables the endpoints that failures disabled. A takeover may still be in progress.
+/// Enables the endpoints that failures disabled. A takeover may still be in progress, and the lease unconfirmed.
 async fn enable_endpoints(world: &Arc<World>, front: &Front) {
-    let has_standby = replica::fence::has_standby(world);
-    let deadline = world.clocks.elapsed() + if has_standby { TAKEOVER } else { Duration::ZERO };
+    let patience = if world.plan.replica.is_some() { RECOVERY } else { Duration::ZERO };
+    let deadline = world.clocks.elapsed() + patience;
     for tenant in world.tenants() {
         loop {
             let change = EndpointChange { enabled: Some(true), ..EndpointChange::default() };

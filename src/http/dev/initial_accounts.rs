@@ -5,7 +5,6 @@
 //! change their secret.
 
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fs, io};
@@ -19,7 +18,7 @@ use crate::engine::development::GivenIds;
 use crate::store::error::StoreError;
 use crate::store::op::erase::RawRow;
 use crate::store::private_file;
-use crate::store::schema::Table;
+use crate::store::schema::{FORMAT, Table};
 
 const FILE: &str = "dev-accounts.json";
 
@@ -33,13 +32,26 @@ pub struct InitialAccounts {
 }
 
 /// The initial keys and domains of one account.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct FixedAccount {
     #[serde(flatten)]
     ids: GivenIds,
     /// Missing in files of earlier versions.
     #[serde(default)]
     rows: Vec<RawRow>,
+    /// Format of the rows. Those of another one are not restored.
+    #[serde(default)]
+    format: u32,
+}
+
+impl FixedAccount {
+    /// Returns the account with these objects. If some of them are others than before, because they were deleted and
+    /// created again, the rows of before would contradict them.
+    fn with(self, ids: GivenIds) -> Self {
+        let is_same = (&self.ids.keys, &self.ids.domains, &self.ids.users) == (&ids.keys, &ids.domains, &ids.users);
+        let rows = if is_same && self.format == FORMAT { self.rows } else { Vec::new() };
+        Self { ids, rows, format: FORMAT }
+    }
 }
 
 impl InitialAccounts {
@@ -60,15 +72,15 @@ impl InitialAccounts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
             Err(error) => return Err(error),
         };
-        // The options of this start may have added something to the first account.
-        kept.entry(first).or_insert_with(|| FixedAccount { ids: GivenIds::default(), rows: Vec::new() }).ids = ids;
-        for (account, FixedAccount { ids, rows: mut initial }) in kept {
-            initial.retain(|row| !row.is_of(Table::Endpoints));
+        let known = kept.remove(&first).unwrap_or_default().with(ids);
+        for (account, kept) in kept.into_iter().chain([(first, known)]) {
+            let ids = kept.ids.clone();
+            let FixedAccount { mut rows, .. } = kept.with(ids.clone());
+            rows.retain(|row| !row.is_of(Table::Endpoints));
             let current = engine.rows_of(account, &ids).map_err(io::Error::other)?;
-            let added: Vec<_> =
-                current.into_iter().filter(|row| initial.iter().all(|known| !known.is_at(row))).collect();
-            initial.extend(added);
-            self.accounts().insert(account, FixedAccount { ids, rows: initial });
+            let added: Vec<_> = current.into_iter().filter(|row| rows.iter().all(|known| !known.is_at(row))).collect();
+            rows.extend(added);
+            self.accounts().insert(account, FixedAccount { ids, rows, format: FORMAT });
         }
         self.write();
         Ok(())
@@ -77,7 +89,7 @@ impl InitialAccounts {
     /// Records the initial rows of an account.
     pub(super) fn note(&self, engine: &Engine, account: AccountId, ids: GivenIds) -> Result<(), StoreError> {
         let rows = engine.rows_of(account, &ids)?;
-        self.accounts().insert(account, FixedAccount { ids, rows });
+        self.accounts().insert(account, FixedAccount { ids, rows, format: FORMAT });
         self.write();
         Ok(())
     }
@@ -108,7 +120,7 @@ impl InitialAccounts {
     fn write(&self) {
         let accounts: Vec<_> = self.accounts().iter().map(|(id, given)| (*id, given.clone())).collect();
         let json = serde_json::to_vec(&accounts).map_err(io::Error::from);
-        if let Err(error) = json.and_then(|json| private_file::create(&self.file)?.write_all(&json)) {
+        if let Err(error) = json.and_then(|json| private_file::replace(&self.file, &json)) {
             tracing::warn!(%error, "could not record the accounts of dev; a reset after a restart empties them");
         }
     }

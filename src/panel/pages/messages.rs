@@ -149,14 +149,17 @@ pub(super) async fn written(
     let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let first = look(visit, &search, newer, older).await?;
-    let (search, instead_of, Found { faults, indexed_since, is_exportable, page: found }) =
-        match search.alternative(&zone).filter(|_| first.has_nothing() && newer.or(older).is_none()) {
-            Some(other) => match look(visit, &other, newer, older).await? {
-                found if !found.page.rows.is_empty() => (other, Some(search.text), found),
-                _ => (search, None, first),
-            },
-            None => (search, None, first),
-        };
+    let saved = SavedSearches::new(visit, &search, refused)?;
+    let mut shown = (search, None, first);
+    let is_first_page = newer.or(older).is_none();
+    if let Some(other) = shown.0.alternative(&zone).filter(|_| shown.2.has_nothing() && is_first_page) {
+        let found = look(visit, &other, newer, older).await?;
+        if !found.page.rows.is_empty() {
+            let faults = std::mem::take(&mut shown.2.faults);
+            shown = (other, Some(shown.0.text), Found { faults, ..found });
+        }
+    }
+    let (search, instead_of, Found { faults, indexed_since, is_exportable, page: found }) = shown;
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
     let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
@@ -171,7 +174,7 @@ pub(super) async fn written(
         metadata_hints: search.metadata_hints().into_iter().map(hint).collect(),
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
         frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),
-        saved: SavedSearches::new(visit, &search, refused)?,
+        saved,
         faults,
         instead_of,
         tabs: tabs(&search),

@@ -287,7 +287,7 @@ pub(super) fn with_times(text: &str, times: [(&str, Option<&str>); 2]) -> String
     };
     let kept = parts(text).filter(is_kept).map(|part| quoted(&part));
     let given = times.iter().filter_map(|(name, given)| Some((name, given.filter(|value| !value.is_empty())?)));
-    kept.chain(given.map(|(name, value)| format!("{name}:{value}"))).collect::<Vec<_>>().join(" ")
+    kept.chain(given.map(|(name, value)| quoted(&format!("{name}:{value}")))).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the filter for these values: the API's filters with their checks, and the panel's own.

@@ -119,11 +119,10 @@ fn of_text(text: &str) -> Vec<String> {
         let lower = word.to_ascii_lowercase();
         let starts = ["https://", "http://"].into_iter().filter_map(|scheme| lower.find(scheme));
         let Some(start) = starts.min() else { continue };
-        let mut link = word[start..].trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', ']']);
-        // A token may end with `_`. It is emphasis only if the same character stands before the link.
-        if let Some(emphasis @ ('*' | '_')) = word[..start].chars().next_back() {
-            link = link.trim_end_matches(emphasis);
-        }
+        const PUNCTUATION: [char; 8] = ['.', ',', ';', ':', '!', '?', '\'', ']'];
+        // A token may end with `_`. It is emphasis only if there is one before the link.
+        let is_emphasis = |c: char| c == '*' || (c == '_' && word[..start].ends_with('_'));
+        let mut link = word[start..].trim_end_matches(|c| PUNCTUATION.contains(&c) || is_emphasis(c));
         if link.ends_with(')') && !link.contains('(') {
             link = link.trim_end_matches(')').trim_end_matches(['.', ',', ';', ':', '!', '?']);
         }
@@ -169,7 +168,8 @@ mod tests {
         for (text, link) in [
             ("Reset: https://e.test/r?t=ab_", "https://e.test/r?t=ab_"),
             ("_https://e.test/a_ now", "https://e.test/a"),
-            ("**https://e.test/a**", "https://e.test/a"),
+            ("**https://e.test/a.** or", "https://e.test/a"),
+            ("*Reset: https://e.test/r?t=ab*", "https://e.test/r?t=ab"),
             ("HTTPS://e.test/a.", "HTTPS://e.test/a"),
         ] {
             assert_eq!(links("", text), [link], "{text}");

@@ -237,9 +237,8 @@ impl<C> Call<C> {
     /// # Errors
     /// A violation for each parameter or member; [`ApiError::InvalidJson`].
     pub fn no_members(&self) -> Result<(), ApiError> {
-        self.no_query()?;
         if self.body().is_empty() {
-            return Ok(());
+            return self.no_query();
         }
         let mut violations = Violations::new();
         Fields::new(self.json()?, &mut violations).finish();

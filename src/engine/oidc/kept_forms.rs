@@ -58,7 +58,8 @@ impl KeptForms {
     /// Removes and returns the user's form with this name.
     pub fn take(&self, user: UserId, name: &str, now: Timestamp) -> Option<KeptForm> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = entries.iter().position(|entry| entry.user == user && entry.name == name && is_current(entry, now))?;
+        entries.retain(|entry| is_current(entry, now));
+        let at = entries.iter().position(|entry| entry.user == user && entry.name == name)?;
         entries.remove(at).map(|entry| entry.form)
     }
 }

@@ -26,11 +26,12 @@ impl RootVerifier {
         Ok(Self { roots, issued })
     }
 
-    /// Whether the certificate has the name, the key and the name constraints of a root. The handshake proves that the
-    /// server holds the key.
+    /// Whether the certificate has the name and the key of a root, which must not be limited to some names. The
+    /// handshake proves that the server holds the key.
     fn is_root(&self, certificate: &CertificateDer<'_>) -> bool {
         let mut own = RootCertStore::empty();
-        own.add(certificate.clone().into_owned()).is_ok() && own.roots.iter().all(|own| self.roots.roots.contains(own))
+        let is_usable = own.add(certificate.clone().into_owned()).is_ok();
+        is_usable && own.roots.iter().all(|own| own.name_constraints.is_none() && self.roots.roots.contains(own))
     }
 }
 

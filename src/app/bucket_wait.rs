@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::admin_client::SOCKET_NAME;
 use super::config::Config;
-use super::{settings, supervisor};
+use super::settings;
+use super::supervisor::SlowStart;
 use crate::engine::ports::{BucketError, Clock};
 use crate::engine::replica::{ReplicaStatus, Role, State};
 use crate::http::standby::StandbyService;
@@ -28,7 +30,8 @@ pub(super) struct BucketWait<'a> {
     status: watch::Sender<ReplicaStatus>,
     /// Notified when the wait begins.
     began: Arc<Notify>,
-    is_logged: bool,
+    /// The start of the wait, and its report to the supervisor.
+    since: Option<(Instant, SlowStart)>,
     is_way_out_named: bool,
 }
 
@@ -45,7 +48,7 @@ impl<'a> BucketWait<'a> {
     pub(super) fn of_standby() -> Self {
         let status = watch::Sender::new(ReplicaStatus::off());
         let began = Arc::default();
-        Self { start: None, socket: None, status, began, is_logged: false, is_way_out_named: false }
+        Self { start: None, socket: None, status, began, since: None, is_way_out_named: false }
     }
 
     /// Returns what is notified when the wait begins. Until then signals end the process at once.
@@ -53,10 +56,12 @@ impl<'a> BucketWait<'a> {
         Arc::clone(&self.began)
     }
 
-    /// Reports that the bucket has not answered for this time.
-    pub(super) fn report(&mut self, error: &BucketError, waited: Duration) {
-        supervisor::waiting_for_bucket();
-        if !std::mem::replace(&mut self.is_logged, true) {
+    /// Reports that the bucket has not answered.
+    pub(super) fn report(&mut self, error: &BucketError) {
+        let waited = self.since.as_ref().map_or(Duration::ZERO, |(since, _)| since.elapsed());
+        if self.since.is_none() {
+            let status = "waiting for the bucket of the replica; --without-replica starts without it";
+            self.since = Some((Instant::now(), SlowStart::begin(status)));
             tracing::warn!(%error, "waiting for the bucket of the replica; the service starts once it answers");
             self.listen();
             self.began.notify_one();

@@ -3,7 +3,6 @@
 //! It starts from the inside out (store, engine, listeners), so that nothing is accepted that can't be served. It stops
 //! from the outside in.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +95,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the service of `config` over `ground`, with the inherited `sockets`, if any.
+    /// Starts the service of `config` over `ground`, with the inherited `sockets`, if any. `signals` are those that the
+    /// process has listened to so far.
     ///
     /// # Errors
     /// The error for the operator.
@@ -105,11 +105,12 @@ impl Daemon {
         ground: LockedStore,
         sockets: PassedSockets,
         dev: Option<DevParts>,
-        mut claim: Option<Claim>,
+        claim: Option<Claim>,
+        signals: Option<Signals>,
     ) -> Result<Self, CliError> {
         let LockedStore { store, clock, entropy, .. } = &ground;
-        let signals = signals_of(claim.as_mut()).map_err(|error| broken("signals", &error))?;
         let (replica, replication) = replicate(claim, store).await?.unzip();
+        let signals = signals.map_or_else(Signals::listen, Ok).map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, clock, entropy, dev.is_some())?;
         let engine = engine(config, &ground, Arc::clone(&resolver) as _, dev.is_some(), replication)?;
@@ -118,7 +119,7 @@ impl Daemon {
         let (dev_routes, reporter) = dev.unzip();
         let (stop, stopped) = watch::channel(false);
         let tables = egress_routes::tables(config)?;
-        let rules = Arc::clone(&tables.rules);
+        let receiver = Arc::new(Receiver::new(Arc::clone(&engine), Arc::clone(&tables.rules)));
         let names: Arc<dyn HostAddresses> = Arc::clone(&resolver) as _;
         let webhooks = Webhooks::of(config, &guard, Arc::clone(&names), dev_routes.is_some());
         if let Some(dev) = &dev_routes {
@@ -135,7 +136,6 @@ impl Daemon {
         let http_addresses = web::listen(&mut http, config, door, &sockets, store.directory()).await?;
         // Links are only needed after this point: serving begins with the next await.
         engine.settings.public_url.get_or_init(|| addresses::public_url(config, &http_addresses));
-        let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
         let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));
         let bounces = Bounces::start(config, &receiver, mail.clone(), &sockets, reporter.as_deref()).await?;
         let submission = Submission::start(config, &engine, mail, &sockets).await?;
@@ -280,11 +280,6 @@ enum Reason {
     Signal,
     StoreFailed,
     PumpEnded,
-}
-
-/// Returns the signals: those of a start that has waited for its bucket, or new ones.
-fn signals_of(claim: Option<&mut Claim>) -> io::Result<Signals> {
-    claim.and_then(Claim::take_signals).map_or_else(Signals::listen, Ok)
 }
 
 /// Sends the alert of a deposed machine, while the service stops.

@@ -48,8 +48,17 @@ pub struct Claim {
     backlog_bytes: u64,
     sync: Option<SyncRule>,
     meters: Arc<BucketMeters>,
-    /// The signals, if the start has waited for the bucket: it has listened to them since.
-    signals: Option<Signals>,
+}
+
+/// An open store.
+pub(super) struct Opened {
+    /// The store.
+    pub(super) ground: LockedStore,
+    /// The claim of its log, if it has one.
+    pub(super) claim: Option<Claim>,
+    /// The signals, if the start has waited for the bucket and listened to them since. One that arrived meanwhile is
+    /// not lost.
+    pub(super) signals: Option<Signals>,
 }
 
 /// Returns the files next to the store that a base includes.
@@ -114,14 +123,15 @@ pub(super) async fn open(
     clock: Arc<dyn Clock>,
     start: Start,
     cause: ClaimCause,
-) -> Result<Option<(LockedStore, Option<Claim>)>, CliError> {
+) -> Result<Option<Opened>, CliError> {
     if aside::is_unfinished_in(&ReplicaDisk::default(), directory) {
         let why = "a part of the store was moved to a directory deposed-EPOCH, and the move was interrupted";
         let remedy = "Run `postrider standby` on this directory: it completes the move.";
         return Err(CliError::new(Exit::Conflict, WHAT, why, remedy));
     }
     if config.replica.url.is_none() {
-        return Ok(Some((LockedStore::open(directory, lock, clock, start)?, None)));
+        let ground = LockedStore::open(directory, lock, clock, start)?;
+        return Ok(Some(Opened { ground, claim: None, signals: None }));
     }
     if !Store::exists(directory) || start.on_journal_damage() == OnJournalDamage::Accept {
         // Catching up needs an existing store with a sound journal.
@@ -138,12 +148,9 @@ pub(super) async fn open(
         supervisor::stopping();
         return Ok(None);
     };
-    let mut claim = claimed?.map(|claimed| claimed.map_err(|error| cannot_join(&error))).transpose()?;
+    let claim = claimed?.map(|claimed| claimed.map_err(|error| cannot_join(&error))).transpose()?;
     let ground = LockedStore::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
-    if let Some(claim) = &mut claim {
-        claim.signals = signals;
-    }
-    Ok(Some((ground, claim)))
+    Ok(Some(Opened { ground, claim, signals }))
 }
 
 /// Resolves when a signal stops a start that waits for the bucket.
@@ -171,7 +178,7 @@ pub(super) async fn claim(
 ) -> Result<Option<Result<Claim, ReplicaError>>, CliError> {
     let Some(world) = world(config, directory, clock)? else { return Ok(None) };
     admit(config, &world, waiting).await?;
-    let mut on_wait = |error: &BucketError, waited| waiting.report(error, waited);
+    let mut on_wait = |error: &BucketError, _| waiting.report(error);
     let joined = replica::join(&world.replica, directory, cause, &mut on_wait).await;
     let joined = match joined {
         Err(error @ (ReplicaError::Moved | ReplicaError::Broken { .. })) => return Ok(Some(Err(error))),
@@ -196,7 +203,7 @@ pub(super) async fn claim(
     // If each batch waits for its slot, slots follow each other without a delay.
     let interval = if sync.is_some() { Duration::ZERO } else { replica.interval };
     let (pace, backlog_bytes) = (Pace { interval, words }, replica.backlog_bytes);
-    Ok(Some(Ok(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters, signals: None })))
+    Ok(Some(Ok(Claim { joined, pace, policy, backlog_bytes, sync, meters: world.meters })))
 }
 
 impl Claim {
@@ -219,11 +226,6 @@ impl Claim {
         Active::start(joined, store, pace, policy).await.map_err(|error| cannot_join(&error))
     }
 
-    /// Takes the signals of a start that has waited.
-    pub(super) const fn take_signals(&mut self) -> Option<Signals> {
-        self.signals.take()
-    }
-
     /// Returns the metrics of requests to the bucket.
     pub(super) fn meters(&self) -> Arc<BucketMeters> {
         Arc::clone(&self.meters)
@@ -233,7 +235,6 @@ impl Claim {
 /// Checks that the bucket is suitable for a log, and waits while it does not answer.
 async fn admit(config: &Config, world: &World, waiting: &mut BucketWait<'_>) -> Result<(), CliError> {
     let World { replica, bucket, .. } = world;
-    let mut waited = Duration::ZERO;
     loop {
         let now = || replica.real.now();
         let asked =
@@ -246,9 +247,8 @@ async fn admit(config: &Config, world: &World, waiting: &mut BucketWait<'_>) -> 
                 return Ok(());
             }
             Err(Unfit::Failed(error)) if is_passing(error.kind) => {
-                waiting.report(&error, waited);
+                waiting.report(&error);
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                waited += Duration::from_secs(1);
             }
             Err(Unfit::Failed(error)) => return Err(cannot_join(&ReplicaError::Bucket(error))),
             Err(unfit) => {
@@ -287,6 +287,9 @@ pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
         ReplicaError::Moved => (Exit::Conflict, "The active machine is alive; run `postrider standby` to follow it."),
         ReplicaError::Claimed { .. } => {
             (Exit::Conflict, "That machine serves now. Run `postrider standby` here to follow it.")
+        }
+        ReplicaError::Followed { .. } => {
+            (Exit::Conflict, "Run `postrider standby` here, and `postrider promote` if that machine is lost.")
         }
         ReplicaError::Fork => (
             Exit::Conflict,

@@ -10,8 +10,7 @@ use super::config::Config;
 use super::daemon::Daemon;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
-use super::locked_store::LockedStore;
-use super::replication::Claim;
+use super::replication::Opened;
 use super::store_open_report::Start;
 use super::{dev, logging, replication, runtime, supervisor};
 use crate::engine::ports::Clock;
@@ -54,10 +53,10 @@ async fn serve(
 ) -> Result<Exit, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(service_clock());
     let start = Start::Service(on_damage);
-    let Some((ground, claim)) = replication::open(config, &config.data_dir, lock, clock, start, cause).await? else {
-        return Ok(Exit::Done);
-    };
-    serve_opened(config, ground, sockets, ready_fd, claim).await
+    match replication::open(config, &config.data_dir, lock, clock, start, cause).await? {
+        Some(opened) => serve_opened(config, opened, sockets, ready_fd).await,
+        None => Ok(Exit::Done),
+    }
 }
 
 /// Serves an open store, whose log was claimed if it has one.
@@ -66,12 +65,12 @@ async fn serve(
 /// The error for the operator.
 pub(super) async fn serve_opened(
     config: &Config,
-    ground: LockedStore,
+    opened: Opened,
     sockets: PassedSockets,
     ready_fd: Option<i32>,
-    claim: Option<Claim>,
 ) -> Result<Exit, CliError> {
-    let daemon = Daemon::start(config, ground, sockets, None, claim).await?;
+    let Opened { ground, claim, signals } = opened;
+    let daemon = Daemon::start(config, ground, sockets, None, claim, signals).await?;
     let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
     tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");
     notify_ready(ready_fd)?;

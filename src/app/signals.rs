@@ -1,13 +1,14 @@
 //! Signals to the process: stop (SIGTERM, SIGINT), and reload the configuration (SIGHUP).
 //!
-//! The daemon listens before it serves anything; until then each of them ends the process immediately.
+//! The daemon listens before it serves anything. Until then each of them ends the process immediately, unless the start
+//! waits for the bucket of its replica.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The handled signals.
-pub(super) struct Signals {
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,

@@ -66,11 +66,6 @@ pub(super) fn starting() -> impl Fn(StartWork) {
     }
 }
 
-/// Asks for more time while the bucket of the replica does not answer.
-pub(super) fn waiting_for_bucket() {
-    extend_start("waiting for the bucket of the replica; --without-replica starts without it");
-}
-
 /// Extends the start timeout of systemd until it is dropped.
 pub(super) struct SlowStart(JoinHandle<()>);
 

@@ -7,7 +7,7 @@ import signal
 from support.wait import until
 from test_replica import MAIL, based, confirmed, run, status
 from test_replica import active, bucket  # noqa: F401, fixtures
-from test_replica_standby import follows, standbys  # noqa: F401, a fixture
+from test_replica_standby import follows, promoted, ready, standbys, take_over  # noqa: F401, a fixture
 
 AUTOMATIC = {"when_unreachable": "stop", "failover": "automatic", "lease_seconds": 2, "timeout_seconds": 1}
 
@@ -80,3 +80,34 @@ def test_a_directory_that_only_followed_is_not_served_beside_the_active_machine(
     code, _, err = run("serve", "--config", standby.config)
     assert code == 6 and "standby" in err, (code, err)
     assert status(server)["role"] == "active"
+
+
+def test_a_directory_that_was_active_before_is_not_served_beside_its_successor(active, standbys):
+    server = active()
+    confirmed(server)
+    based(server)
+    successor = standbys(server)
+    assert server.close() == 0
+    promoted(successor, "--force")
+    until("it serves", lambda: ready(successor), seconds=60, every=0.2)
+    follower = standbys(server, config=server.config)
+    follower.close()
+    code, _, err = run("serve", "--config", server.config)
+    assert code == 6 and "has not released it" in err, (code, err)
+
+
+def test_a_directory_that_went_on_without_the_bucket_claims_its_log_again(active, standbys, bucket):
+    server = active(timeout_seconds=1)
+    confirmed(server)
+    based(server)
+    standby = standbys(server)
+    server.kill()
+    bucket.proxy.mode = "away"
+    promoted(standby, "--without-bucket")
+    take_over(server, standby)
+    standby.close()
+    bucket.proxy.mode = "honest"
+    server.config = standby.config
+    server.start()
+    assert status(server)["role"] == "active"
+    assert server.close() == 0

@@ -17,8 +17,9 @@ use super::cli_error::CliError;
 use super::daemon::{Daemon, DevParts};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
+use super::replication::{self, Opened};
 use super::store_open_report::Start;
-use super::{logging, replication, runtime};
+use super::{logging, runtime};
 use crate::engine::Engine;
 use crate::engine::ports::Clock;
 use crate::engine::virtual_clock::VirtualClock;
@@ -73,7 +74,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);
     let opened = replication::open(&options.config, directory, lock, clock, Start::Dev, ClaimCause::Start).await?;
-    let Some((ground, claim)) = opened else { return Ok(Exit::Done) };
+    let Some(Opened { ground, claim, signals }) = opened else { return Ok(Exit::Done) };
     let reporter =
         Reporter::new(Arc::clone(ground.store.timers())).map_err(|error| cannot("report on mail", &error))?;
     let reporter = Arc::new(reporter);
@@ -87,7 +88,8 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         reporter,
     };
     let dev = Arc::clone(&parts.routes);
-    let mut daemon = Daemon::start(&options.config, ground, PassedSockets::default(), Some(parts), claim).await?;
+    let mut daemon =
+        Daemon::start(&options.config, ground, PassedSockets::default(), Some(parts), claim, signals).await?;
     forget_with_content(&daemon.engine, Arc::clone(&dev.capture));
     if options.any_domain {
         daemon.engine.development.take_any_domain();

@@ -1,7 +1,6 @@
 //! `postrider standby`: follows the log of the active machine, and serves in its place after a promotion.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +10,14 @@ use tokio::time::{Instant, sleep};
 
 use self::promotion::AcceptedPromotion;
 use self::sight::LogView;
-use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
-use super::certificate::Certificate;
 use super::cli_error::CliError;
-use super::config::{Config, Tls};
+use super::config::Config;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::locked_store::LockedStore;
 use super::metrics::Metrics;
-use super::replication::{self, Claim, World, cannot_join, with_base};
+use super::replication::{self, Claim, Opened, World, cannot_join, with_base};
 use super::serve;
 use super::settings;
 use super::signals::{SignalRequest, Signals};
@@ -29,7 +26,6 @@ use super::supervisor::SlowStart;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State, set_aside};
-use crate::http::metrics::{Process, StandbyMetricsService};
 use crate::http::standby::StandbyService;
 use crate::net::clock::service_clock;
 use crate::net::entropy::OsEntropy;
@@ -40,6 +36,7 @@ use crate::store::open::OnJournalDamage;
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::continues_without_bucket;
 
+mod listeners;
 mod promotion;
 mod sight;
 
@@ -94,8 +91,10 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
         };
         let mut config = config.clone();
         let serves_without_bucket = following.serves_without_bucket()?;
+        let mut signals = Signals::listen().map_err(|error| failed(&error.to_string()))?;
         let claim = loop {
-            let ended = if serves_without_bucket { FollowEnd::WithoutBucket } else { following.run().await? };
+            let ended =
+                if serves_without_bucket { FollowEnd::WithoutBucket } else { following.run(&mut signals).await? };
             match ended {
                 FollowEnd::Stopped => return Ok(Exit::Done),
                 FollowEnd::Unclaimed => tracing::info!("the log was not claimed; following it again"),
@@ -110,7 +109,8 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
         let ready_fd = options.ready_fd.filter(|_| !following.is_ready.get());
         drop(following.slow_start.take());
         let ground = LockedStore::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
-        serve::serve_opened(&config, ground, PassedSockets::default(), ready_fd, claim).await
+        let opened = Opened { ground, claim, signals: Some(signals) };
+        serve::serve_opened(&config, opened, PassedSockets::default(), ready_fd).await
     })
 }
 
@@ -166,8 +166,7 @@ impl Following<'_> {
         Ok(true)
     }
 
-    async fn run(&self) -> Result<FollowEnd, CliError> {
-        let mut signals = Signals::listen().map_err(|error| failed(&error.to_string()))?;
+    async fn run(&self, signals: &mut Signals) -> Result<FollowEnd, CliError> {
         let (mode, failover) = (self.config.replica.mode.as_str(), self.config.replica.failover.as_str());
         let (role, state) = (Role::Standby, State::Waiting);
         let (status, shown) = watch::channel(ReplicaStatus { role, state, mode, failover, ..ReplicaStatus::off() });
@@ -175,7 +174,7 @@ impl Following<'_> {
         let service = StandbyService::new(shown, promotions, (Arc::clone(self.clock), Arc::new(OsEntropy)));
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(self.config));
         let metrics = Metrics::listen(self.config, self.metrics(status.subscribe())).await?;
-        self.listen(&mut http, metrics.address).await?;
+        let renewal = self.listen(&mut http, metrics.address).await?;
         let mut sight = LogView::new();
         let mut standby = None;
         let mut retry = POLL;
@@ -220,7 +219,7 @@ impl Following<'_> {
             standby.checkpoint().map_err(|error| cannot_join(&error))?;
         }
         let ended = match ended {
-            Ok(end) => self.claim(end, &mut signals).await,
+            Ok(end) => self.claim(end, signals).await,
             Err(error) => Err(error),
         };
         if matches!(ended, Ok(FollowEnd::Stopped)) {
@@ -228,6 +227,9 @@ impl Following<'_> {
         }
         http.shutdown(Duration::from_secs(1)).await;
         metrics.shut_down().await;
+        if let Some(renewal) = renewal {
+            renewal.stop();
+        }
         drop(std::fs::remove_file(self.config.data_dir.join(SOCKET_NAME)));
         ended
     }
@@ -345,31 +347,6 @@ impl Following<'_> {
             status.error = Some(error.to_string());
         });
         Ok(())
-    }
-
-    fn metrics(&self, status: watch::Receiver<ReplicaStatus>) -> StandbyMetricsService {
-        let process = Process { started_at: self.clock.now(), version: env!("CARGO_PKG_VERSION") };
-        StandbyMetricsService::new(status, Arc::clone(&self.world.meters), process)
-    }
-
-    async fn listen(&self, http: &mut HttpServer<StandbyService>, metrics: Option<SocketAddr>) -> Result<(), CliError> {
-        // An authority's certificate comes with the store, which is not complete yet.
-        let door = match &self.config.http.tls {
-            Tls::Files { certificate, key } => Some(Certificate::of_files(certificate, key)?.door(self.config)),
-            Tls::Acme(_) | Tls::Off => None,
-        };
-        let mut bound = Vec::new();
-        for address in &self.config.http.listen {
-            bound.push(http.listen_tcp(*address, door.clone()).await.map_err(|error| {
-                let what = format!("cannot listen on {address}");
-                let remedy = "Free the port, or name another in http.listen.";
-                CliError::new(Exit::Failed, what, error.to_string(), remedy)
-            })?);
-        }
-        let (none, directory) = (&[][..], &self.config.data_dir);
-        let addresses = Addresses { http: &bound, metrics, bounces: none, submission: none, submissions: none };
-        addresses::write(directory, &addresses).map_err(|error| failed(&error.to_string()))?;
-        http.listen_unix(&self.config.data_dir.join(SOCKET_NAME)).map_err(|error| failed(&error.to_string()))
     }
 }
 

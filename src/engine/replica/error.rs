@@ -41,6 +41,12 @@ pub enum ReplicaError {
         /// The machine that claimed the log.
         holder: String,
     },
+    /// The directory has followed the log of another machine, which has not released it.
+    #[error("this directory follows the log of {holder}, which has not released it")]
+    Followed {
+        /// The machine that owns the log.
+        holder: String,
+    },
     /// The log grew while a standby claimed it, so its holder is alive.
     #[error("the log grew while it was claimed, so its holder is alive")]
     Moved,

@@ -51,7 +51,9 @@ use crate::base::id::Ulid;
 use crate::engine::ports::Clock;
 use crate::machine::replica_lease::{LeaseRules, Predecessor, wait_for};
 use crate::store::replica::claim::ClaimCause;
-use crate::store::replica::{Follower, Head, Kind, OwnClaim, Position, clear_marks, is_fork, swap};
+use crate::store::replica::{
+    Follower, Head, Kind, OwnClaim, Position, clear_marks, continues_without_bucket, is_fork, swap,
+};
 use crate::store::schema::FORMAT;
 
 /// A claimed log.
@@ -217,13 +219,16 @@ impl Joining {
         }
     }
 
-    /// Refuses the start of a directory that followed another machine's log and was never promoted: that machine may
-    /// serve. Only a released log has no holder.
+    /// Refuses the start of a directory that has followed another machine's log since its own last claim: that machine
+    /// may serve. Only a released log has no holder. A directory that went on without the bucket has more than the log.
     fn check_holder(&self) -> Result<(), ReplicaError> {
-        let follows = self.cause == ClaimCause::Start && self.own_claim.is_none() && !self.is_fork;
+        let is_own = self.own_claim.is_some_and(|claim| claim.epoch == self.log.cursor.epoch);
+        let is_ahead = continues_without_bucket(&self.world.disk, &self.directory)
+            || self.log.follower.sequence().number > self.log.logged();
+        let follows = self.cause == ClaimCause::Start && !is_own && !is_ahead && !self.is_fork;
         let other = self.log.cursor.head.as_ref().filter(|head| head.holder != self.objects.holder);
         match other.filter(|head| follows && head.kind != Kind::Release) {
-            Some(head) => Err(ReplicaError::Claimed { slot: head.number, holder: head.holder.to_string() }),
+            Some(head) => Err(ReplicaError::Followed { holder: head.holder.to_string() }),
             None => Ok(()),
         }
     }

@@ -141,7 +141,10 @@ impl BaseMaker {
     /// The bucket; the store. No base is made then.
     pub(super) async fn make(&mut self) -> Result<(), ReplicaError> {
         if self.shared.outbox.has_gap() {
-            self.shared.outbox.resume();
+            self.shared.outbox.resume().map_err(|error| ReplicaError::Io {
+                what: "marking that the replica needs a new base".to_owned(),
+                error,
+            })?;
             self.shared.count_resync();
         }
         self.shared.watch_slots();

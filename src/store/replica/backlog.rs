@@ -81,11 +81,9 @@ impl Backlog {
 
     /// Marks durably that the log has a gap.
     pub(super) fn mark_base_owed(&self) -> io::Result<()> {
-        if !self.owes_base() {
-            self.disk.open(&self.directory.join(BASE_OWED), Opening::Kept)?.sync_data()?;
-            self.disk.sync_directory(&self.directory)?;
-        }
-        Ok(())
+        // A file of an earlier try may not be durable.
+        self.disk.open(&self.directory.join(BASE_OWED), Opening::Kept)?.sync_data()?;
+        self.disk.sync_directory(&self.directory)
     }
 
     /// Removes the mark.

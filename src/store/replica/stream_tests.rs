@@ -32,7 +32,7 @@ fn replicated(backlog_bytes_max: u64) -> TestStore {
     test.close();
     test.replica = Some(ReplicaStart { confirmed: at(1, 0), backlog_bytes_max, sync: None });
     test.open().unwrap();
-    let last = outbox(&test).resume();
+    let last = outbox(&test).resume().unwrap();
     outbox(&test).confirm(at(1, last));
     outbox(&test).base_made().unwrap();
     test
@@ -118,7 +118,7 @@ fn a_store_that_ran_without_replication_has_a_gap() {
     assert!(outbox(&test).has_gap());
     accept(&test);
     assert_eq!(waiting(&test), [0; 0], "records after a gap are of no use before a base");
-    let dropped = outbox(&test).resume();
+    let dropped = outbox(&test).resume().unwrap();
     accept(&test);
     assert_eq!(waiting(&test)[0], dropped + 1);
     assert_eq!(outbox(&test).resumed(), Some(dropped));
@@ -133,7 +133,7 @@ fn a_gap_is_remembered_until_a_base_is_made() {
     outbox(&test).begin_gap();
     outbox(&test).base_made().unwrap();
     assert!(outbox(&test).owes_base(), "a base that was begun before the gap does not close it");
-    let dropped = outbox(&test).resume();
+    let dropped = outbox(&test).resume().unwrap();
     accept(&test);
     let confirmed = outbox(&test).last();
     outbox(&test).confirm(at(3, confirmed));
@@ -343,10 +343,23 @@ fn a_log_continues_after_a_gap_behind_the_last_committed_batch() {
     let fifth = Sequence { number: 5, committed_at: Timestamp::from_millis(1) };
     outbox.stage(fifth, b"record");
     outbox.begin_gap();
-    assert_eq!(outbox.resume(), 4, "the fifth batch is not committed yet, and may never be");
+    assert_eq!(outbox.resume().unwrap(), 4, "the fifth batch is not committed yet, and may never be");
     outbox.release_staged();
     assert_eq!(outbox.last(), 5);
     assert!(outbox.has_gap(), "the record of the fifth batch was dropped");
+}
+
+#[test]
+fn a_gap_stays_until_the_disk_can_hold_the_mark_of_the_owed_base() {
+    let data = tempfile::tempdir().unwrap();
+    let outbox = outbox_in(data.path(), 0).unwrap();
+    let mark = data.path().join("replica/base-owed");
+    fs::create_dir(&mark).unwrap();
+    outbox.begin_gap();
+    assert!(outbox.resume().is_err() && outbox.has_gap());
+    fs::remove_dir(&mark).unwrap();
+    assert_eq!((outbox.resume().unwrap(), outbox.has_gap()), (0, false));
+    assert!(outbox_in(data.path(), 0).unwrap().owes_base());
 }
 
 #[test]
@@ -357,17 +370,17 @@ fn in_synchronous_mode_the_log_has_a_batch_whose_backlog_was_dropped() {
         // Every record exceeds the backlog's limit.
         let outbox = outbox_with(data.path(), 4, 1, Some(rule)).unwrap();
         outbox.begin_gap();
-        outbox.resume();
+        outbox.resume().unwrap();
         outbox.stage(Sequence { number: 5, committed_at: Timestamp::from_millis(1) }, b"record");
         outbox.store();
         assert!(outbox.has_gap());
         let dropped = if ends_before_release {
-            let dropped = outbox.resume();
+            let dropped = outbox.resume().unwrap();
             outbox.release_staged();
             dropped
         } else {
             outbox.release_staged();
-            outbox.resume()
+            outbox.resume().unwrap()
         };
         assert_eq!((dropped, outbox.last(), outbox.has_gap()), (4, 5, false), "{ends_before_release}");
         let front: Vec<u64> = outbox.front(1 << 20).unwrap().iter().map(|record| record.sequence.number).collect();

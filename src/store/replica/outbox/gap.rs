@@ -7,11 +7,10 @@ use super::{Outbox, QueuedRecords};
 impl Outbox {
     /// Drops all records and every later one, until [`Self::resume`].
     pub(super) fn drop_all(&self) {
-        // Marked first: a process that ends before the base is made must not forget that the log has a gap.
         // The backlog stays locked, so that the end of an earlier base does not remove the mark.
         let mut backlog = self.backlog();
         if let Err(error) = backlog.mark_base_owed() {
-            tracing::error!(%error, "could not mark on disk that the replica needs a new base; restart only after it");
+            tracing::warn!(%error, "could not mark on disk that the replica needs a new base; trying again before it");
         }
         let mut state = self.state();
         (state.has_gap, state.owes_base, state.resumed) = (true, true, None);
@@ -62,7 +61,13 @@ impl Outbox {
 
     /// Collects records again after a gap. Returns the sequence of the last dropped record, which the next base must
     /// include ([`Self::base_floor`]).
-    pub fn resume(&self) -> u64 {
+    ///
+    /// # Errors
+    /// The disk can't hold the mark that a base is owed, and the gap stays. Once the bucket has records after the gap,
+    /// only the mark tells a later start of it.
+    pub fn resume(&self) -> io::Result<u64> {
+        let backlog = self.backlog();
+        backlog.mark_base_owed()?;
         let mut state = self.state();
         state.has_gap = false;
         let last = state.last;
@@ -78,8 +83,9 @@ impl Outbox {
             state.push(QueuedRecords { stored: None, ..newest });
         }
         drop(state);
+        drop(backlog);
         self.added.notify_one();
-        dropped
+        Ok(dropped)
     }
 
     /// Returns the sequence that the next base must include. If no base is owed, 0.

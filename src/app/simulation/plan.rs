@@ -181,7 +181,7 @@ impl Plan {
             plan.actions.retain(|(_, action)| !matches!(action, Action::Suppress(_) | Action::Cancel(_)));
         }
         // Drawn apart, so that stored seeds keep their takeovers.
-        let mut rng_of_traffic = Rng::new(seed ^ 0x7aff_1c);
+        let mut rng_of_traffic = Rng::new(seed ^ 0x007a_ff1c);
         let end = u64::try_from(plan.faults_end.as_millis()).unwrap();
         for _ in 0..1 + rng.index(3) {
             let at = Duration::from_millis(rng.below(end));

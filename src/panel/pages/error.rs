@@ -20,6 +20,8 @@ struct ErrorPage<'a> {
     base: BasePage,
     words: &'a ErrorText,
     status: u16,
+    /// Code of the API's error. Empty for an error of the panel alone.
+    code: &'static str,
     request_id: &'a str,
     is_signed_in: bool,
     /// Name of the account that an operator views.
@@ -28,7 +30,7 @@ struct ErrorPage<'a> {
 
 /// Renders the page of an API error. The service calls it for requests from browsers.
 pub fn page(api: &Api, error: &ApiError, headers: &HeaderMap, request_id: &str) -> Answer {
-    let mut answer = written(api, &words(error), headers, request_id);
+    let mut answer = written(api, (&words(error), error.code()), headers, request_id);
     if let Some(seconds) = error.retry_after() {
         answer = answer.with_header(RETRY_AFTER, &seconds.to_string());
     }
@@ -60,10 +62,10 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &PageError, headers: &Header
         ),
     };
     let words = ErrorText { status: StatusCode::FORBIDDEN, title, sentence: sentence.into() };
-    written(api, &words, headers, request_id)
+    written(api, (&words, ""), headers, request_id)
 }
 
-fn written(api: &Api, words: &ErrorText, headers: &HeaderMap, request_id: &str) -> Answer {
+fn written(api: &Api, (words, code): (&ErrorText, &'static str), headers: &HeaderMap, request_id: &str) -> Answer {
     let visitor = cookie::session(api, headers).and_then(|token| api.engine.visitor(&token).ok().flatten());
     let now = api.engine.clock.now();
     let viewed = visitor.as_ref().filter(|visitor| visitor.view(now).is_some()).and_then(|visitor| {
@@ -74,6 +76,7 @@ fn written(api: &Api, words: &ErrorText, headers: &HeaderMap, request_id: &str) 
         base: BasePage::new(words.title, Theme::of(headers)),
         words,
         status: words.status.as_u16(),
+        code,
         request_id,
         viewed,
         is_signed_in: visitor.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn),

@@ -1,7 +1,6 @@
 //! Bases: all rows at one slot with their content, so that a standby or a restore needs only the log after the base.
 //! The manifest is written last, once the log contains everything in the base.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,10 +140,8 @@ impl BaseMaker {
     /// The bucket; the store. No base is made then.
     pub(super) async fn make(&mut self) -> Result<(), ReplicaError> {
         if self.shared.outbox.has_gap() {
-            self.shared.outbox.resume().map_err(|error| ReplicaError::Io {
-                what: "marking that the replica needs a new base".to_owned(),
-                error,
-            })?;
+            let what = || "marking that the replica needs a new base".to_owned();
+            self.shared.outbox.resume().map_err(|error| ReplicaError::Io { what: what(), error })?;
             self.shared.count_resync();
         }
         self.shared.watch_slots();
@@ -280,7 +277,7 @@ impl BaseMaker {
         let parts = parts?;
         let (totals, named) = written.map_err(panicked)?.map_err(|error| ReplicaError::Io {
             what: "reading the rows of a base".to_owned(),
-            error: io::Error::other(error),
+            error: std::io::Error::other(error),
         })?;
         Ok((parts, totals.rows, named))
     }
@@ -399,5 +396,5 @@ impl BaseMaker {
 }
 
 fn panicked(error: WorkPanicked) -> ReplicaError {
-    ReplicaError::Io { what: "running replication work".to_owned(), error: io::Error::other(error) }
+    ReplicaError::Io { what: "running replication work".to_owned(), error: std::io::Error::other(error) }
 }

@@ -7,29 +7,25 @@ use super::announce::WebhookBody;
 use super::notifier::SERVICE;
 use super::record::Alert;
 use crate::base::id::AlertId;
-use crate::domain::alert::{Condition, NoticeKind, Severity};
+use crate::domain::alert::{Condition, NoticeKind, Severity, Sighting};
 use crate::engine::Engine;
 use crate::engine::replica::Role;
 use crate::store::row::alert::{AlertRow, NoticeStatus};
 use crate::store::row::notice::NoticeItem;
+
+/// Returns the sighting of a machine whose log `holder` has claimed.
+pub(super) fn sighting(holder: &str) -> Sighting {
+    let summary = format!("Replication is {}", Role::Deposed.as_str());
+    let seen = format!("Another machine claimed the log: {holder}. This machine stopped.");
+    Sighting::new(Condition::Replica, Severity::Critical, summary, seen)
+}
 
 impl Engine {
     /// Tells the operator that `holder` has claimed the log of this machine.
     pub async fn announce_deposition(self: &Arc<Self>, holder: &str) {
         let now = self.clock.now();
         let id: AlertId = self.store.reserve_id(now);
-        let row = AlertRow {
-            condition: Condition::Replica,
-            severity: Severity::Critical,
-            worst: Severity::Critical,
-            subject: None,
-            summary: format!("Replication is {}", Role::Deposed.as_str()),
-            seen: format!("Another machine claimed the log: {holder}. This machine stopped."),
-            opened_at: now,
-            resolved_at: None,
-            announcements: Vec::new(),
-            notices: Vec::new(),
-        };
+        let row = AlertRow::opened(&sighting(holder), now);
         let kind = NoticeKind::Opened;
         let body = WebhookBody { kind: kind.webhook_type(), alert: self.alert_record(id, &row) };
         let item = NoticeItem { account: SERVICE, alert: id, kind, at: now };

@@ -21,7 +21,7 @@ use crate::store::row::alert::{Channel, NoticeStatus};
 /// Time limit for the answer to one notice. It is less than the wait of the command that tests alerts.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Failure if there is no dispatcher, and so no notifier.
+/// Error of a notice without a notifier, which the dispatcher owns.
 const NO_NOTIFIER: &str = "the service does not send mail now";
 
 /// Result of one notice.

@@ -7,7 +7,7 @@ use super::announce::WebhookBody;
 use super::immediate::NoticeResult;
 use super::record::AlertRecord;
 use crate::base::id::AlertId;
-use crate::domain::alert::{Condition, NoticeKind, Severity};
+use crate::domain::alert::{Condition, NoticeKind, Severity, Sighting};
 use crate::engine::Engine;
 use crate::store::error::StoreError;
 use crate::store::row::alert::AlertRow;
@@ -20,18 +20,9 @@ impl Engine {
     pub async fn test_alerts(self: &Arc<Self>) -> Result<Vec<NoticeResult>, StoreError> {
         let now = self.clock.now();
         let id: AlertId = self.store.reserve_id(now);
-        let row = AlertRow {
-            condition: Condition::UncleanStop,
-            severity: Severity::Info,
-            worst: Severity::Info,
-            subject: None,
-            summary: "Test of alerts".to_owned(),
-            seen: "Nothing is wrong: this is a test.".to_owned(),
-            opened_at: now,
-            resolved_at: Some(now),
-            announcements: Vec::new(),
-            notices: Vec::new(),
-        };
+        let seen = "Nothing is wrong: this is a test.";
+        let sighting = Sighting::new(Condition::UncleanStop, Severity::Info, "Test of alerts", seen);
+        let row = AlertRow { resolved_at: Some(now), ..AlertRow::opened(&sighting, now) };
         let remedy = "There is nothing to do.".to_owned();
         let alert = AlertRecord { remedy, ..self.alert_record(id, &row) };
         let body = WebhookBody { kind: NoticeKind::Test.webhook_type(), alert };

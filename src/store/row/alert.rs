@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Row;
 use crate::base::id::{AlertId, NoticeId};
 use crate::base::time::Timestamp;
-use crate::domain::alert::{Condition, NoticeKind, Severity, Subject};
+use crate::domain::alert::{Condition, NoticeKind, Severity, Sighting, Subject};
 use crate::machine::alert::State;
 use crate::store::schema::Table;
 
@@ -37,6 +37,24 @@ pub struct AlertRow {
     pub announcements: Vec<PendingNotice>,
     /// Notices sent, oldest first.
     pub notices: Vec<AlertNotice>,
+}
+
+impl AlertRow {
+    /// Creates the alert of a sighting, which opens at `now`.
+    pub fn opened(sighting: &Sighting, now: Timestamp) -> Self {
+        Self {
+            condition: sighting.condition,
+            severity: sighting.severity,
+            worst: sighting.severity,
+            subject: sighting.subject.clone(),
+            summary: sighting.summary.clone(),
+            seen: sighting.seen.clone(),
+            opened_at: now,
+            resolved_at: None,
+            announcements: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
 }
 
 /// A change to be announced.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::network;
 use super::notifier::SERVICE;
 use super::stalled::Searches;
-use super::{dmarc, providers, rates};
+use super::{deposed, dmarc, providers, rates};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -206,8 +206,10 @@ fn certificate(until: Timestamp, now: Timestamp) -> Option<Sighting> {
 
 /// Returns the problem of a replica that has been in the same state for `lasts`.
 fn replica(status: &ReplicaStatus, lasts: Duration) -> Option<Sighting> {
+    if status.role == Role::Deposed {
+        return Some(deposed::sighting(status.holder.as_deref().unwrap_or("another machine")));
+    }
     let (severity, word) = match status.state {
-        _ if status.role == Role::Deposed => (Severity::Critical, Role::Deposed.as_str()),
         State::Lagging if status.lag_seconds >= LAG.as_secs_f64() => (Severity::Warning, status.state.as_str()),
         State::Unreachable if lasts >= UNREACHABLE => (Severity::Critical, status.state.as_str()),
         State::Forbidden | State::Degraded | State::Resync => (Severity::Critical, status.state.as_str()),

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
 use crate::base::id::{AccountId, AlertId};
-use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, NoticeKind, Sighting};
 use crate::machine::alert::{Effect, Input, Open, State};
 use crate::store::error::{OpError, StoreError};
@@ -97,11 +96,11 @@ pub(super) fn step(
     };
     for effect in next.effects {
         match (effect, sighting) {
-            (Effect::Open, Some(sighting)) => last = Some((tables.next_id(), opened(sighting, tables.now()))),
+            (Effect::Open, Some(sighting)) => last = Some((tables.next_id(), AlertRow::opened(sighting, tables.now()))),
             (Effect::Reopen, Some(sighting)) => match &mut last {
                 Some((id, row)) => reopen(tables, account, *id, row, sighting),
                 // The alert's row was damaged.
-                None => last = Some((tables.next_id(), opened(sighting, tables.now()))),
+                None => last = Some((tables.next_id(), AlertRow::opened(sighting, tables.now()))),
             },
             (Effect::ChangeSeverity, Some(sighting)) => {
                 if let Some((_, row)) = &mut last {
@@ -164,21 +163,6 @@ fn move_reminder(tables: &mut Tables<'_>, account: AccountId, before: &AlertStat
         && remind_at(after) != Some(at)
     {
         tables.disarm(Timer::new(at, TimerKind::AlertReminder, account, id.0));
-    }
-}
-
-fn opened(sighting: &Sighting, now: Timestamp) -> AlertRow {
-    AlertRow {
-        condition: sighting.condition,
-        severity: sighting.severity,
-        worst: sighting.severity,
-        subject: sighting.subject.clone(),
-        summary: sighting.summary.clone(),
-        seen: sighting.seen.clone(),
-        opened_at: now,
-        resolved_at: None,
-        announcements: Vec::new(),
-        notices: Vec::new(),
     }
 }
 

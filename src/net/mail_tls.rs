@@ -13,6 +13,7 @@ use rustls::{
 
 use super::dane;
 use super::root_verifier::RootVerifier;
+use super::tls;
 use crate::domain::event::{Authenticated, TlsFacts};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 
@@ -40,15 +41,7 @@ impl MailTls {
             .dangerous()
             .with_custom_certificate_verifier(any)
             .with_no_client_auth();
-        let roots = Arc::new(roots);
-        let mut verified = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(Arc::clone(&roots))
-            .with_no_client_auth();
-        let verifier = RootVerifier::new(roots, provider).ok().map(Arc::new);
-        if let Some(verifier) = &verifier {
-            verified.dangerous().set_certificate_verifier(Arc::clone(verifier) as Arc<dyn ServerCertVerifier>);
-        }
+        let (verified, verifier) = tls::verifying(roots);
         Ok(Self { config: Arc::new(config), verified: Arc::new(verified), verifier })
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::thread;
 
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -170,18 +171,25 @@ pub fn trusted_roots(extra: Option<&Path>) -> Result<RootCertStore, TlsFault> {
 
 /// Returns a client's configuration that verifies chain and name against `roots`. `alpn` is offered in that order.
 pub fn client_config(roots: RootCertStore, alpn: &[&str]) -> ClientConfig {
+    let (mut config, _) = verifying(roots);
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    config
+}
+
+/// Returns a client's configuration that verifies chain and name against `roots`, and its verifier. Without roots there
+/// is no verifier, and no certificate verifies.
+pub(super) fn verifying(roots: RootCertStore) -> (ClientConfig, Option<Arc<RootVerifier>>) {
     let roots = Arc::new(roots);
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap_or_else(|_| unreachable!("aws-lc-rs has cipher suites for TLS 1.2 and 1.3"))
         .with_root_certificates(Arc::clone(&roots))
         .with_no_client_auth();
-    // Without roots, no certificate verifies.
-    if let Ok(verifier) = RootVerifier::new(roots, provider()) {
-        config.dangerous().set_certificate_verifier(Arc::new(verifier));
+    let verifier = RootVerifier::new(roots, provider()).ok().map(Arc::new);
+    if let Some(verifier) = &verifier {
+        config.dangerous().set_certificate_verifier(Arc::clone(verifier) as Arc<dyn ServerCertVerifier>);
     }
-    config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    config
+    (config, verifier)
 }
 
 /// Returns the program's only crypto provider. It is passed explicitly each time, so that no other can become the

@@ -4,14 +4,16 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION};
-use hyper::{Response, StatusCode};
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION};
+use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::base::id::AccountId;
 use crate::net::http_body::{Body, BodyStream};
 
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An answer that is being built.
@@ -188,11 +190,26 @@ impl Answer {
         matches!(self.body, Body::Stream(_))
     }
 
-    /// Converts the answer for hyper.
-    pub(super) fn into_response(self) -> Response<Body> {
+    /// Converts the answer to a request of this method and identifier for hyper, with the headers that every answer
+    /// has (contract 1).
+    pub(super) fn into_response(self, method: &Method, request_id: &str) -> Response<Body> {
         let mut response = Response::new(self.body);
+        let length = response.body().length();
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
+        let headers = response.headers_mut();
+        if !headers.contains_key(CACHE_CONTROL) {
+            headers.insert(CACHE_CONTROL, NO_STORE);
+        }
+        if let Ok(id) = HeaderValue::from_str(request_id) {
+            headers.insert(REQUEST_ID, id);
+        }
+        if *method == Method::HEAD {
+            if let Some(length) = length {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
+            *response.body_mut() = Body::empty();
+        }
         response
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Version};
 use tokio::time::Instant;
@@ -39,11 +39,9 @@ use crate::net::http_listener::{Connection, ListenerKind, Serve};
 
 /// Header with the account that a command on the operator's socket acts for.
 pub const ACCOUNT_HEADER: HeaderName = HeaderName::from_static("x-postrider-account");
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// The route that makes a base of the replica, which does not change the store.
 const MAKES_BASE: &str = "replica.base";
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Limits of a service.
 #[derive(Debug, Clone)]
@@ -284,17 +282,10 @@ impl<S: Authenticator> HttpService<S> {
         body::read(&mut context.body, limits.most(route.size), limits, &self.limits.budgets, holder).await
     }
 
-    /// Adds the parts that every answer has.
+    /// Converts an answer, with the rate limits if the request was authenticated.
     fn finish(&self, answer: Answer, method: &Method, id: &str, admission: Option<&Admission>) -> Response<Body> {
-        let mut response = answer.into_response();
-        let length = response.body().length();
+        let mut response = answer.into_response(method, id);
         let headers = response.headers_mut();
-        if !headers.contains_key(CACHE_CONTROL) {
-            headers.insert(CACHE_CONTROL, NO_STORE);
-        }
-        if let Ok(id) = HeaderValue::from_str(id) {
-            headers.insert(REQUEST_ID, id);
-        }
         if let Some(admission) = admission {
             headers.insert(RATE_LIMIT_POLICY, self.policy.clone());
             // A list of messages has counted more than one request.
@@ -303,12 +294,6 @@ impl<S: Authenticator> HttpService<S> {
             {
                 headers.insert(RATE_LIMIT, value);
             }
-        }
-        if *method == Method::HEAD {
-            if let Some(length) = length {
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-            }
-            *response.body_mut() = Body::empty();
         }
         response
     }

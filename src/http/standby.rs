@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::service::REQUEST_ID;
+use super::answer::Answer;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::engine::ports::Clock;
@@ -80,7 +80,7 @@ impl StandbyService {
         Self { status, promotions: None, identities }
     }
 
-    async fn promote(&self, promotions: &mpsc::Sender<Promotion>, request: Request<Incoming>) -> Response<Body> {
+    async fn promote(&self, promotions: &mpsc::Sender<Promotion>, request: Request<Incoming>) -> Answer {
         let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await.map(|body| body.to_bytes());
         let parsed = body.ok().and_then(|body| match body.is_empty() {
             true => Some(PromotionRequest::default()),
@@ -92,63 +92,42 @@ impl StandbyService {
             return refusal(503, "shutting_down", "The standby is stopping.");
         }
         match answer.await {
-            Ok(Ok(promoted)) => json(StatusCode::OK, &promoted),
+            Ok(Ok(promoted)) => Answer::json(StatusCode::OK, &promoted),
             Ok(Err(PromotionRefusal { status, code, message })) => refusal(status, code, &message),
             Err(_) => refusal(503, "shutting_down", "The standby is stopping."),
         }
     }
 
-    fn unavailable(&self, is_standby: bool) -> Response<Body> {
-        let mut refused = match is_standby {
-            true => refusal(503, "standby", "This machine is a standby. Ask the active one, or promote this one."),
-            false => {
+    fn unavailable(&self) -> Answer {
+        let refused = match &self.promotions {
+            Some(_) => refusal(503, "standby", "This machine is a standby. Ask the active one, or promote this one."),
+            None => {
                 let why = self.status.borrow().error.clone().unwrap_or_default();
                 refusal(503, "replica_unavailable", &format!("The service is not started: {why}."))
             }
         };
-        refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-        refused
+        refused.with_header(RETRY_AFTER, "5")
     }
 }
 
 impl Serve for StandbyService {
     async fn serve(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
-        let is_head = request.method() == Method::HEAD;
-        let is_operator = connection.kind == ListenerKind::Admin;
+        let (method, is_operator) = (request.method().clone(), connection.kind == ListenerKind::Admin);
         let (clock, entropy) = &self.identities;
         let id = Ulid::new(clock.now(), entropy::bytes(&**entropy)).to_string();
-        let mut response = match (request.method(), request.uri().path(), &self.promotions) {
-            (&Method::GET | &Method::HEAD, "/healthz", _) => {
-                json(StatusCode::OK, &serde_json::json!({ "status": "ok" }))
-            }
-            (&Method::GET, "/v1/replica", _) if is_operator => json(StatusCode::OK, &*self.status.borrow()),
+        let answer = match (&method, request.uri().path(), &self.promotions) {
+            (&Method::GET | &Method::HEAD, "/healthz", _) => Answer::json(StatusCode::OK, &json!({ "status": "ok" })),
+            (&Method::GET, "/v1/replica", _) if is_operator => Answer::json(StatusCode::OK, &*self.status.borrow()),
             (&Method::POST, "/v1/replica/promote", Some(promotions)) if is_operator => {
                 self.promote(promotions, request).await
             }
-            (_, _, promotions) => self.unavailable(promotions.is_some()),
+            (_, _, _) => self.unavailable(),
         };
-        let length = response.body().length();
-        if let Ok(id) = HeaderValue::from_str(&id) {
-            response.headers_mut().insert(REQUEST_ID, id);
-        }
-        if is_head {
-            response.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
-            *response.body_mut() = Body::empty();
-        }
-        response
+        answer.into_response(&method, &id)
     }
 }
 
-fn refusal(status: u16, code: &str, message: &str) -> Response<Body> {
+fn refusal(status: u16, code: &str, message: &str) -> Answer {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    json(status, &serde_json::json!({ "message": message, "code": code }))
-}
-
-fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
-    let bytes = serde_json::to_vec(value).unwrap_or_default();
-    let mut response = Response::new(Body::Whole(Bytes::from(bytes)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    Answer::json(status, &json!({ "message": message, "code": code }))
 }

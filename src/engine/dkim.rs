@@ -11,7 +11,7 @@ use crate::mail::dkim_key;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::dkim;
 use crate::store::op::domain::{DomainRefusal, RecordDomainCheck};
-use crate::store::op::domain_change::{AddStandby, RotateDkim, RotateStandby, check_stream};
+use crate::store::op::domain_change::{AddStandby, RotateDkim, RotateStandby};
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
 impl Engine {
@@ -22,8 +22,7 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn rotate_dkim(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, OpError<DomainRefusal>> {
         let on = on.into();
-        let Some(row) = self.domain(on.account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
-        check_stream(on.stream, row.stream)?;
+        let row = self.own_domain(&on, id)?;
         if row.rotation.days == 0 {
             let keys = self.new_keys(on.account, id, dkim::next_number(&row), DkimState::Pending).await?;
             let op = RotateDkim { account: on.account, domain: id, keys, limit: on.stream };

@@ -162,8 +162,7 @@ impl Engine {
         id: DomainId,
         days: Option<u16>,
     ) -> Result<Vec<DkimKeyRow>, OpError<DomainRefusal>> {
-        let Some(row) = self.domain(on.account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
-        check_stream(on.stream, row.stream)?;
+        let row = self.own_domain(on, id)?;
         match days.filter(|days| *days > 0 && dkim::further(&row.dkim).is_none()) {
             Some(_) => self.new_keys(on.account, id, dkim::next_number(&row), DkimState::Pending).await,
             None => Ok(Vec::new()),
@@ -216,13 +215,20 @@ impl Engine {
     ) -> Result<DomainRow, OpError<DomainRefusal>> {
         let on = on.into();
         let _verification = self.domain_verifications.begin(on.account).await?;
-        self.check_owner(on.account, id)?;
+        let row = self.own_domain(&on, id)?;
+        self.check_owner(on.account, id, &row)?;
         self.check_domain(on, id).await
     }
 
+    /// Returns a domain of the account that the caller may change.
+    pub(super) fn own_domain(&self, on: &Behalf, id: DomainId) -> Result<DomainRow, OpError<DomainRefusal>> {
+        let Some(row) = self.domain(on.account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
+        check_stream(on.stream, row.stream)?;
+        Ok(row)
+    }
+
     /// Refuses a domain that another account has verified, whatever its records are.
-    fn check_owner(&self, account: AccountId, id: DomainId) -> Result<(), OpError<DomainRefusal>> {
-        let Some(row) = self.domain(account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
+    fn check_owner(&self, account: AccountId, id: DomainId, row: &DomainRow) -> Result<(), OpError<DomainRefusal>> {
         let owner = self.store.snapshot()?.get(Table::DomainOwners, row.name.as_str().as_bytes())?;
         match owner.is_some_and(|owner| owner != schema::domain(account, id)) {
             true => Err(OpError::Refused(DomainRefusal::Taken)),
@@ -235,9 +241,8 @@ impl Engine {
     /// # Errors
     /// The refusal, or the store's failure.
     pub async fn check_domain(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, OpError<DomainRefusal>> {
-        let Behalf { account, stream, .. } = on.into();
-        let Some(row) = self.domain(account, id)? else { return Err(OpError::Refused(DomainRefusal::NotFound)) };
-        check_stream(stream, row.stream)?;
+        let on = on.into();
+        let (account, row) = (on.account, self.own_domain(&on, id)?);
         // A domain without scheduled checks is pre-verified (`dev`), so a check could not find its records. Only
         // rotation needs the records of its keys.
         if row.next_check_at.is_none() && row.rotation.days == 0 {

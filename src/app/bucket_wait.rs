@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use super::admin_client::SOCKET_NAME;
 use super::config::Config;
+use super::replication::waiting_status;
 use super::settings;
 use super::supervisor::SlowStart;
 use crate::engine::ports::{BucketError, Clock};
-use crate::engine::replica::{ReplicaStatus, Role, State};
+use crate::engine::replica::{ReplicaStatus, Role};
 use crate::http::standby::StandbyService;
 use crate::net::entropy::OsEntropy;
 use crate::net::http_listener::HttpServer;
@@ -38,10 +39,8 @@ pub(super) struct BucketWait<'a> {
 impl<'a> BucketWait<'a> {
     /// Creates the reports of the start of a service in `directory`.
     pub(super) fn of_start(config: &'a Config, directory: &'a Path, clock: Arc<dyn Clock>) -> Self {
-        let (mode, failover) = (config.replica.mode.as_str(), config.replica.failover.as_str());
-        let (role, state) = (Role::Active, State::Waiting);
-        let status = ReplicaStatus { role, state, mode, failover, ..ReplicaStatus::off() };
-        Self { start: Some((config, directory, clock)), status: watch::Sender::new(status), ..Self::of_standby() }
+        let status = watch::Sender::new(waiting_status(config, Role::Active));
+        Self { start: Some((config, directory, clock)), status, ..Self::of_standby() }
     }
 
     /// Creates the reports of a standby that claims the log.

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::bucket_wait::BucketWait;
 use super::cli_error::CliError;
 use super::config::Config;
@@ -16,8 +18,6 @@ use super::replica_place;
 use super::signals::Signals;
 use super::store_open_report::Start;
 use super::supervisor;
-use tokio::sync::Notify;
-
 use crate::base::time::Timestamp;
 use crate::domain::replication::{Failover, ReplicaMode, WhenUnreachable};
 use crate::engine::Engine;
@@ -26,7 +26,9 @@ use crate::engine::bucket::meters::{BucketMeters, MeteredBucket};
 use crate::engine::bucket::probe::{self, Unfit};
 use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
-use crate::engine::replica::{self, Active, BasePolicy, Joined, ModeWords, Pace, ReplicaError, ReplicaWorld};
+use crate::engine::replica::{
+    self, Active, BasePolicy, Joined, ModeWords, Pace, ReplicaError, ReplicaStatus, ReplicaWorld, Role, State,
+};
 use crate::machine::replica_lease::LeaseRules;
 use crate::net::clock::ContinuousClock;
 use crate::net::entropy::OsEntropy;
@@ -100,6 +102,12 @@ pub(super) fn lease_rules(config: &Config) -> LeaseRules {
         stops: config.replica.when_unreachable() == WhenUnreachable::Stop,
         is_automatic: config.replica.failover == Failover::Automatic,
     }
+}
+
+/// Returns the status of a process that has not reached the bucket yet.
+pub(super) fn waiting_status(config: &Config, role: Role) -> ReplicaStatus {
+    let (mode, failover) = (config.replica.mode.as_str(), config.replica.failover.as_str());
+    ReplicaStatus { role, state: State::Waiting, mode, failover, ..ReplicaStatus::off() }
 }
 
 /// Access to a replica and its bucket.

@@ -26,7 +26,7 @@ use crate::base::id::AccountId;
 use crate::domain::account::AccountName;
 use crate::domain::address::Address;
 use crate::domain::api_key::Scopes;
-use crate::domain::hostname::{DomainName, InvalidDomainName};
+use crate::domain::hostname::DomainName;
 use crate::domain::user::Role;
 use crate::engine::accounts::NewKey;
 use crate::engine::audit::Behalf;
@@ -176,12 +176,8 @@ fn wanted_hostname(options: &InitOptions, environment: &Environment) -> Result<D
     if let Some(hostname) = &options.hostname {
         return Ok(hostname.clone());
     }
-    let Some(text) = environment.text("POSTRIDER_HOSTNAME").filter(|text| !text.is_empty()) else {
-        return system_hostname();
-    };
-    text.parse().map_err(|why: InvalidDomainName| {
-        CliError::new(Exit::Usage, PURPOSE, format!("POSTRIDER_HOSTNAME: {why}"), "Set it to this server's full name.")
-    })
+    let config = Config::of_environment(environment)?;
+    if config.is_set("hostname") { Ok(config.hostname) } else { system_hostname() }
 }
 
 /// Sets this server's name in a configuration file from a package: at the commented-out key, or at the beginning if

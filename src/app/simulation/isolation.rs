@@ -154,7 +154,7 @@ pub(super) fn ends_serving(world: &World) {
     world.state().served.iter_mut().for_each(|(_, to)| *to = now.min(*to));
 }
 
-/// Judges every message of the accounts that submit little to a prompt site.
+/// Judges every message to a prompt site, except those of the busiest account.
 pub(super) fn judge(world: &World) {
     let Some(hostility) = &world.plan.hostility else { return };
     for submission in world.submissions().iter().filter(|submission| submission.tenant > 0) {

@@ -167,9 +167,7 @@ impl Following<'_> {
     }
 
     async fn run(&self, signals: &mut Signals) -> Result<FollowEnd, CliError> {
-        let (mode, failover) = (self.config.replica.mode.as_str(), self.config.replica.failover.as_str());
-        let (role, state) = (Role::Standby, State::Waiting);
-        let (status, shown) = watch::channel(ReplicaStatus { role, state, mode, failover, ..ReplicaStatus::off() });
+        let (status, shown) = watch::channel(replication::waiting_status(self.config, Role::Standby));
         let (promotions, mut asked) = mpsc::channel(1);
         let service = StandbyService::new(shown, promotions, (Arc::clone(self.clock), Arc::new(OsEntropy)));
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(self.config));

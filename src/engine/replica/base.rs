@@ -140,8 +140,8 @@ impl BaseMaker {
     /// The bucket; the store. No base is made then.
     pub(super) async fn make(&mut self) -> Result<(), ReplicaError> {
         if self.shared.outbox.has_gap() {
-            let what = || "marking that the replica needs a new base".to_owned();
-            self.shared.outbox.resume().map_err(|error| ReplicaError::Io { what: what(), error })?;
+            let what = "marking that the replica needs a new base".to_owned();
+            self.shared.outbox.resume().map_err(|error| ReplicaError::Io { what, error })?;
             self.shared.count_resync();
         }
         self.shared.watch_slots();

@@ -150,16 +150,12 @@ pub(super) async fn written(
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let first = look(visit, &search, newer, older).await?;
     let saved = SavedSearches::new(visit, &search, refused)?;
-    let mut shown = (search, None, first);
-    let is_first_page = newer.or(older).is_none();
-    if let Some(other) = shown.0.alternative(&zone).filter(|_| shown.2.has_nothing() && is_first_page) {
-        let found = look(visit, &other, newer, older).await?;
-        if !found.page.rows.is_empty() {
-            let faults = std::mem::take(&mut shown.2.faults);
-            shown = (other, Some(shown.0.text), Found { faults, ..found });
-        }
-    }
-    let (search, instead_of, Found { faults, indexed_since, is_exportable, page: found }) = shown;
+    let other = search.alternative(&zone).filter(|_| first.has_nothing() && newer.or(older).is_none());
+    let (search, instead_of, found) = match other {
+        Some(other) => instead(visit, (search, first), other).await?,
+        None => (search, None, first),
+    };
+    let Found { faults, indexed_since, is_exportable, page: found } = found;
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
     let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
@@ -204,6 +200,20 @@ impl Found {
     const fn has_nothing(&self) -> bool {
         self.page.rows.is_empty() && self.page.next.is_none()
     }
+}
+
+/// Shows `other` instead of a search that found nothing, if it finds something: the search that is shown, the text as
+/// typed if that is another one, and the result. Faults of the first search stay visible.
+async fn instead(
+    visit: &Visit<'_>,
+    (search, first): (Search, Found),
+    other: Search,
+) -> Result<(Search, Option<String>, Found), PageError> {
+    let found = look(visit, &other, None, None).await?;
+    Ok(match found.page.rows.is_empty() {
+        true => (search, None, first),
+        false => (other, Some(search.text), Found { faults: first.faults, ..found }),
+    })
 }
 
 async fn look(

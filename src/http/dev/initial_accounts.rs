@@ -39,18 +39,23 @@ struct FixedAccount {
     /// Missing in files of earlier versions.
     #[serde(default)]
     rows: Vec<RawRow>,
-    /// Format of the rows. Those of another one are not restored.
+    /// Format of the rows. Rows of another format are not restored.
     #[serde(default)]
     format: u32,
 }
 
 impl FixedAccount {
-    /// Returns the account with these objects. If some of them are others than before, because they were deleted and
-    /// created again, the rows of before would contradict them.
-    fn with(self, ids: GivenIds) -> Self {
-        let is_same = (&self.ids.keys, &self.ids.domains, &self.ids.users) == (&ids.keys, &ids.domains, &ids.users);
-        let rows = if is_same && self.format == FORMAT { self.rows } else { Vec::new() };
+    /// Creates the record of rows in the current format.
+    const fn new(ids: GivenIds, rows: Vec<RawRow>) -> Self {
         Self { ids, rows, format: FORMAT }
+    }
+
+    /// Returns the rows that still belong to the account's objects `ids`, without webhooks. If some objects are others
+    /// than before, because they were deleted and created again, the rows of before would contradict them.
+    fn rows_for(self, ids: &GivenIds) -> Vec<RawRow> {
+        let is_same = (&self.ids.keys, &self.ids.domains, &self.ids.users) == (&ids.keys, &ids.domains, &ids.users);
+        let is_kept = |row: &RawRow| is_same && self.format == FORMAT && !row.is_of(Table::Endpoints);
+        self.rows.into_iter().filter(is_kept).collect()
     }
 }
 
@@ -72,15 +77,14 @@ impl InitialAccounts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
             Err(error) => return Err(error),
         };
-        let known = kept.remove(&first).unwrap_or_default().with(ids);
-        for (account, kept) in kept.into_iter().chain([(first, known)]) {
-            let ids = kept.ids.clone();
-            let FixedAccount { mut rows, .. } = kept.with(ids.clone());
-            rows.retain(|row| !row.is_of(Table::Endpoints));
+        let known = kept.remove(&first).unwrap_or_default();
+        let others = kept.into_iter().map(|(account, kept)| (account, kept.ids.clone(), kept));
+        for (account, ids, kept) in others.chain([(first, ids, known)]) {
+            let mut rows = kept.rows_for(&ids);
             let current = engine.rows_of(account, &ids).map_err(io::Error::other)?;
             let added: Vec<_> = current.into_iter().filter(|row| rows.iter().all(|known| !known.is_at(row))).collect();
             rows.extend(added);
-            self.accounts().insert(account, FixedAccount { ids, rows, format: FORMAT });
+            self.accounts().insert(account, FixedAccount::new(ids, rows));
         }
         self.write();
         Ok(())
@@ -89,7 +93,7 @@ impl InitialAccounts {
     /// Records the initial rows of an account.
     pub(super) fn note(&self, engine: &Engine, account: AccountId, ids: GivenIds) -> Result<(), StoreError> {
         let rows = engine.rows_of(account, &ids)?;
-        self.accounts().insert(account, FixedAccount { ids, rows, format: FORMAT });
+        self.accounts().insert(account, FixedAccount::new(ids, rows));
         self.write();
         Ok(())
     }

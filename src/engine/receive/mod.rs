@@ -106,9 +106,11 @@ impl Receiver {
             let (report, signatures) = self.read(client, message).await?;
             // Programs send reports to the mailboxes of people too. Everything else there is personal.
             let is_personal = mailboxes.iter().all(|mailbox| matches!(mailbox, Mailbox::People | Mailbox::Dmarc));
-            if !(is_personal && news::nothing_in(&report).is_some()) {
-                taken = self.act(mailboxes, &report, &signatures).await?;
-            }
+            taken = match news::nothing_in(&report) {
+                Some(_) if is_personal => taken,
+                Some(nothing) => nothing,
+                None => self.act(mailboxes, &report, &signatures).await?,
+            };
         }
         self.engine.meters.came_back.count(taken);
         tracing::info!(what = taken.as_str(), "bounce or complaint received");
@@ -138,9 +140,6 @@ impl Receiver {
         report: &Report,
         signatures: &[UnverifiedSignature],
     ) -> Result<AcceptedKind, StoreError> {
-        if let Some(taken) = news::nothing_in(report) {
-            return Ok(taken);
-        }
         let (subjects, tie) = self.subjects(mailboxes, report)?;
         if subjects.is_empty() {
             return Ok(AcceptedKind::Untied);

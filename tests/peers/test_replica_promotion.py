@@ -5,7 +5,7 @@ import pytest
 from support.wait import until
 from test_replica import MAIL, based, confirmed, status
 from test_replica import active, bucket  # noqa: F401, fixtures
-from test_replica_standby import follows, promote, promoted, ready, standbys, take_over  # noqa: F401, a fixture
+from test_replica_standby import followed, follows, promote, promoted, ready, standbys, take_over  # noqa: F401, a fixture
 
 AUTOMATIC = {"when_unreachable": "stop", "failover": "automatic", "lease_seconds": 2, "timeout_seconds": 1}
 
@@ -17,10 +17,7 @@ def restarted(standbys, server, standby):
 
 
 def test_promote_answers_with_the_result_of_the_claim(active, standbys, bucket):
-    server = active()
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys)
     server.kill()
     bucket.proxy.concerns = lambda method, path: method == "PUT" and "/log/" in path
     bucket.proxy.mode = "forbidden"
@@ -92,10 +89,7 @@ def test_a_standby_restarted_after_the_release_is_promoted_without_a_question(ac
 
 
 def test_an_automatic_standby_restarted_after_the_release_takes_over(active, standbys, bucket):
-    server = active(**AUTOMATIC)
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys, **AUTOMATIC)
     standby.close()
     assert server.close() == 0
     again = standbys(server, config=standby.config)

@@ -64,6 +64,14 @@ def standbys(workdir):
         standby.close()
 
 
+def followed(active, standbys, **settings):
+    """Starts a service whose log has a base, and a standby that follows it."""
+    server = active(**settings)
+    confirmed(server)
+    based(server)
+    return server, standbys(server)
+
+
 @pytest.fixture
 def disk(workdir):
     """The standby's disk."""
@@ -88,10 +96,7 @@ def large(kilobytes):
 
 
 def test_a_standby_with_a_full_disk_goes_on_when_there_is_room(active, standbys, disk):
-    server = active()
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys)
     disk.fill(MIB // 2)
     ids = [server.api.accept(large(400))["id"] for _ in range(12)]
     sequence = confirmed(server)["sequence"]
@@ -143,10 +148,7 @@ def test_promote_refuses_while_the_log_moves_and_asks_when_it_does_not(active, s
 
 
 def test_the_answer_yes_promotes_beside_an_idle_machine(active, standbys):
-    server = active()
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys)
     server.kill()
     found = promoted(standby, answer="y\n")
     take_over(server, standby)
@@ -299,10 +301,7 @@ def test_a_service_without_its_lost_bucket_goes_on_with_its_log_later(active, bu
 
 
 def test_a_service_that_left_its_log_does_not_take_it_from_its_successor(active, bucket, standbys):
-    server = active(timeout_seconds=1)
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys, timeout_seconds=1)
     server.close()
     server.start("--without-replica")
     server.api.accept(MAIL)
@@ -328,10 +327,7 @@ def test_the_deposed_machine_says_who_deposed_it_and_keeps_its_directory(active,
 
 
 def test_an_idle_standby_makes_one_get_a_second(active, standbys, bucket):
-    server = active()
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys)
     follows(standby, confirmed(server)["sequence"])
     moved = time.monotonic()
     until("the start is over", lambda: time.monotonic() > moved + 5, seconds=30)

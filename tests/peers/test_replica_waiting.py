@@ -7,7 +7,7 @@ import signal
 from support.wait import until
 from test_replica import MAIL, based, confirmed, run, status
 from test_replica import active, bucket  # noqa: F401, fixtures
-from test_replica_standby import follows, promoted, ready, standbys, take_over  # noqa: F401, a fixture
+from test_replica_standby import followed, follows, promoted, ready, standbys, take_over  # noqa: F401, a fixture
 
 AUTOMATIC = {"when_unreachable": "stop", "failover": "automatic", "lease_seconds": 2, "timeout_seconds": 1}
 
@@ -60,10 +60,7 @@ def test_a_busy_machine_with_a_long_interval_keeps_its_log(active, standbys):
 
 
 def test_a_standby_goes_on_after_a_refusal_of_its_credentials(active, standbys, bucket):
-    server = active()
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys)
     bucket.proxy.mode = "forbidden"
     until("it is refused", lambda: standby.status()["state"] == "forbidden", seconds=30, every=0.2)
     bucket.proxy.mode = "honest"
@@ -72,10 +69,7 @@ def test_a_standby_goes_on_after_a_refusal_of_its_credentials(active, standbys, 
 
 
 def test_a_directory_that_only_followed_is_not_served_beside_the_active_machine(active, standbys):
-    server = active()
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys)
     standby.close()
     code, _, err = run("serve", "--config", standby.config)
     assert code == 6 and "standby" in err, (code, err)
@@ -97,10 +91,7 @@ def test_a_directory_that_was_active_before_is_not_served_beside_its_successor(a
 
 
 def test_a_directory_that_went_on_without_the_bucket_claims_its_log_again(active, standbys, bucket):
-    server = active(timeout_seconds=1)
-    confirmed(server)
-    based(server)
-    standby = standbys(server)
+    server, standby = followed(active, standbys, timeout_seconds=1)
     server.kill()
     bucket.proxy.mode = "away"
     promoted(standby, "--without-bucket")

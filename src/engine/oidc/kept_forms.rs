@@ -12,9 +12,9 @@ use crate::base::time::Timestamp;
 
 /// Time for which a form is kept: some minutes for the decision, and the time limit at the provider.
 const LIFETIME: Duration = Duration::from_secs(20 * 60);
-/// Maximum forms of one user. The oldest makes space for a new one.
+/// Maximum number of forms of one user. A new one replaces the oldest.
 const OF_USER_MAX: usize = 4;
-/// Maximum forms of all users. The panel limits a form to 8 KiB, so these are at most 2 MiB.
+/// Maximum number of forms of all users. The panel limits a form to 8 KiB, so these are at most 2 MiB.
 const FORMS_MAX: usize = 256;
 
 /// A form of the panel.

@@ -64,7 +64,7 @@ impl Outbox {
     ///
     /// # Errors
     /// The disk can't hold the mark that a base is owed, and the gap stays. Once the bucket has records after the gap,
-    /// only the mark tells a later start of it.
+    /// only the mark shows the gap to a later start.
     pub fn resume(&self) -> io::Result<u64> {
         let backlog = self.backlog();
         backlog.mark_base_owed()?;

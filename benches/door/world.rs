@@ -13,7 +13,7 @@ use postrider::domain::token_key::TokenKeys;
 use postrider::engine::accounts::NewKey;
 use postrider::engine::alerts::AlertSettings;
 use postrider::engine::executor::Executor;
-use postrider::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use postrider::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
 use postrider::engine::settings::{Egress, Settings};
 use postrider::engine::{Caller, Engine};
 use postrider::mail::dkim_key;
@@ -115,13 +115,13 @@ pub(crate) fn message() -> String {
 struct NoNames;
 
 impl Resolve for NoNames {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
     }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
-    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {

@@ -42,7 +42,7 @@ pub(super) mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::engine::ports::{BoxFuture, Family, MailHost, RouteFailure};
+    use crate::engine::ports::{BoxFuture, Family, MailHost, Requester, RouteFailure};
     use crate::smtp::tlsa::TlsaRecord;
 
     /// Names with their texts, addresses and mail servers. The text `!` stands for a failing lookup. Names with `AAAA`
@@ -66,13 +66,17 @@ pub(super) mod tests {
     }
 
     impl Resolve for Names {
-        fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        fn mail_hosts<'a>(
+            &'a self,
+            _: &'a DomainName,
+            _: Requester,
+        ) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
             Box::pin(async { Err(RouteFailure::NoHost) })
         }
-        fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
             Box::pin(async { Err(LookupFailure::Absent) })
         }
-        fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        fn txt<'a>(&'a self, name: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
             self.txt_now(name)
         }
         fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
+use super::ports::{BoxFuture, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
 use crate::domain::hostname::DomainName;
 use crate::smtp::tlsa::TlsaRecord;
 
@@ -10,13 +10,13 @@ use crate::smtp::tlsa::TlsaRecord;
 pub(crate) struct NoNames;
 
 impl Resolve for NoNames {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
     }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
-    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {

@@ -1,4 +1,4 @@
-//! A fair semaphore over a [`Budget`], for connections and for the memory of bodies. Workers wait here for their
+//! A fair semaphore over a [`Budget`], for connections, queries, and the memory of bodies. Workers wait here for their
 //! permits.
 
 use std::collections::HashMap;
@@ -51,6 +51,9 @@ impl FairSemaphore {
 
     /// Waits until `claim` has its turn. Returns `None` if the semaphore is closed, which never happens.
     pub(super) async fn take(&self, claim: Claim) -> Option<FairPermit> {
+        if let Some(permit) = self.take_now(claim) {
+            return Some(permit);
+        }
         let semaphore = &self.0;
         let (sender, mut receiver) = oneshot::channel();
         let id = {
@@ -67,6 +70,18 @@ impl FairSemaphore {
         }
         semaphore.wanted.notify_one();
         receiver.await.ok()
+    }
+
+    /// Returns a permit if the units of `claim` are free and no other claim waits.
+    pub(super) fn take_now(&self, claim: Claim) -> Option<FairPermit> {
+        let is_granted = self.0.state().budget.take_now(claim);
+        is_granted.then(|| FairPermit { semaphore: Arc::clone(&self.0), claim })
+    }
+
+    /// Returns the number of units in use.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> u32 {
+        self.0.state().budget.used()
     }
 
     /// Returns whether any claim waits.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::dns::HostAddresses;
-use crate::engine::ports::{BoxFuture, LookupFailure};
+use crate::engine::ports::{BoxFuture, LookupFailure, Requester};
 
 /// Default path of the hosts file.
 pub const HOSTS_FILE: &str = "/etc/hosts";
@@ -46,9 +46,13 @@ fn addresses_in(text: &str, host: &str) -> Vec<IpAddr> {
 }
 
 impl HostAddresses for HostsFile {
-    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+    fn addresses<'a>(
+        &'a self,
+        host: &'a str,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         let known = self.known(host);
-        if known.is_empty() { self.others.addresses(host) } else { Box::pin(std::future::ready(Ok(known))) }
+        if known.is_empty() { self.others.addresses(host, requester) } else { Box::pin(std::future::ready(Ok(known))) }
     }
 }
 
@@ -59,7 +63,7 @@ mod tests {
     struct Nobody;
 
     impl HostAddresses for Nobody {
-        fn addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        fn addresses<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
             Box::pin(std::future::ready(Ok(vec!["192.0.2.1".parse().unwrap()])))
         }
     }
@@ -79,7 +83,7 @@ mod tests {
             ("other.example", &["192.0.2.1"]),
             ("application", &["192.0.2.1"]),
         ] {
-            let found = names.addresses(host).await.unwrap();
+            let found = names.addresses(host, Requester::SERVICE).await.unwrap();
             assert_eq!(found, addresses.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>(), "{host}");
         }
     }

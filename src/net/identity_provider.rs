@@ -15,7 +15,7 @@ use rustls::RootCertStore;
 use tokio::time::timeout;
 use url::Position;
 
-use crate::engine::ports::{BoxFuture, IdentityProvider, PostError, ProviderAnswer, ProviderRequest};
+use crate::engine::ports::{BoxFuture, IdentityProvider, PostError, ProviderAnswer, ProviderRequest, Requester};
 use crate::net::dns::HostAddresses;
 use crate::net::network_guard::Guard;
 use crate::net::post::{Connection, HttpPost, host_and_port, word};
@@ -43,7 +43,7 @@ impl HttpsIdentityProvider {
             return Err(PostError::Protocol);
         }
         let written = written(&request)?;
-        let mut connection = self.way.open(&request.url).await?;
+        let mut connection = self.way.open(&request.url, Requester::SERVICE).await?;
         let response = connection.exchange(written).await.map_err(|error| word(&*error, PostError::Protocol))?;
         let (status, lifetime) = (response.status().as_u16(), lifetime(response.headers()));
         let body = read(&mut connection, response).await?;

@@ -10,14 +10,20 @@ use super::plan::FaultClass;
 use super::world::World;
 use super::{isolation, reports};
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, PolicyHosts, Resolve, RouteFailure, Unfetched};
+use crate::engine::ports::{
+    BoxFuture, LookupFailure, MailHost, PolicyHosts, Requester, Resolve, RouteFailure, Unfetched,
+};
 use crate::smtp::tlsa::TlsaRecord;
 
 /// DNS resolver over the world's names.
 pub(super) struct SimulatedNames(pub(super) Arc<World>);
 
 impl Resolve for SimulatedNames {
-    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        _: Requester,
+    ) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async move {
             let world = &self.0;
             sleep(world.millis(0, 30)).await;
@@ -39,11 +45,11 @@ impl Resolve for SimulatedNames {
         })
     }
 
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
 
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, name: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         self.txt_now(name)
     }
 
@@ -71,7 +77,7 @@ impl Resolve for SimulatedNames {
 }
 
 impl PolicyHosts for SimulatedNames {
-    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
+    fn sts_policy<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<String, Unfetched>> {
         Box::pin(async { Err(Unfetched::Unasked) })
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::domain::address::Address;
 use crate::domain::stream::Stream;
 use crate::engine::Engine;
-use crate::engine::ports::{MailHost, Target, Transmit};
+use crate::engine::ports::{MailHost, Requester, Target, Transmit};
 use crate::engine::relay::{Relay, RelayWay, Smarthost};
 use crate::engine::tls_policy::TlsPolicies;
 use crate::engine::{CaptureRoute, EgressRoutes};
@@ -147,11 +147,15 @@ impl Egress {
                 Ok(targets.map(|target| Target { submission: submission.clone(), ..target }).collect())
             }
             RelayWay::Mx => {
-                let hosts = engine.resolver.mail_hosts(to.domain()).await.map_err(|failure| failure.to_string())?;
-                let policy = self.tls.of(to.domain()).await;
+                let hosts = engine
+                    .resolver
+                    .mail_hosts(to.domain(), Requester::SERVICE)
+                    .await
+                    .map_err(|failure| failure.to_string())?;
+                let policy = self.tls.of(to.domain(), Requester::SERVICE).await;
                 let mut targets = Vec::new();
                 for host in &hosts {
-                    let Ok(tls) = self.tls.requirement(&policy, host).await else { continue };
+                    let Ok(tls) = self.tls.requirement(&policy, host, Requester::SERVICE).await else { continue };
                     targets.extend(self.of_host(host).map(|address| (host, address, tls.clone())));
                 }
                 let secured = |(host, address, tls): (&MailHost, SocketAddr, TlsRequirement)| Target {

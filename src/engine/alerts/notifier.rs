@@ -13,7 +13,7 @@ use super::turns::{Payer, Turn, Turns};
 use crate::base::id::{AccountId, DeliveryId, DomainId, NoticeId, Ulid};
 use crate::domain::address::Address;
 use crate::engine::caught_panic::caught;
-use crate::engine::ports::{Post, WebhookRequest};
+use crate::engine::ports::{Post, Requester, WebhookRequest};
 use crate::engine::webhook::WebhookCall;
 use crate::engine::{EgressRoutes, Engine};
 use crate::mail::dkim;
@@ -237,7 +237,8 @@ impl Engine {
         let at = self.clock.time().wall;
         let telling = WebhookCall { event: &event, kind, delivery: DeliveryId(id.0), number, at, body };
         let headers = telling.headers(&webhook.secret);
-        Some(WebhookRequest { url: webhook.url.clone(), headers, body: Bytes::copy_from_slice(body) })
+        let (url, body) = (webhook.url.clone(), Bytes::copy_from_slice(body));
+        Some(WebhookRequest { url, headers, body, requester: Requester::SERVICE })
     }
 }
 

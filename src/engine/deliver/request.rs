@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
-use crate::engine::ports::WebhookRequest;
+use crate::domain::stream::Stream;
+use crate::engine::ports::{Requester, WebhookRequest};
 use crate::engine::webhook::WebhookCall;
 use crate::store::Store;
 use crate::store::error::StoreError;
@@ -49,7 +50,8 @@ impl Attempting<'_> {
             body: &body,
         };
         let headers = telling.headers(&secret);
-        Ok(WebhookRequest { url, headers, body: Bytes::from(body) })
+        let requester = Requester { account: self.account, stream: Stream::Transactional };
+        Ok(WebhookRequest { url, headers, body: Bytes::from(body), requester })
     }
 
     /// Returns the event's bytes as they were committed.

@@ -28,7 +28,7 @@ pub use bucket::{
     Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, BucketSettings, Creation, Expiry,
     OBJECT_BYTES_MAX, ObjectInfo, ObjectPage, Versioning,
 };
-pub use resolve::{Family, LookupFailure, MailHost, Resolve, RouteFailure};
+pub use resolve::{Family, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
 
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -208,7 +208,11 @@ pub enum Unfetched {
 /// Fetches MTA-STS policies from their hosts (RFC 8461 3.3).
 pub trait PolicyHosts: Send + Sync {
     /// Returns the text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`, within a minute.
-    fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>>;
+    fn sts_policy<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<String, Unfetched>>;
 }
 
 /// One signed request to a webhook endpoint.
@@ -220,6 +224,8 @@ pub struct WebhookRequest {
     pub headers: Vec<(&'static str, String)>,
     /// The event's bytes.
     pub body: Bytes,
+    /// The account of the endpoint, for the lookup of its host.
+    pub requester: Requester,
 }
 
 /// Failure of a webhook attempt (contract 5). Its name appears in the attempt log.

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use super::BoxFuture;
+use crate::base::id::{AccountId, Ulid};
 use crate::domain::hostname::DomainName;
+use crate::domain::stream::Stream;
 use crate::smtp::tlsa::TlsaRecord;
 
 /// An address family.
@@ -88,19 +90,51 @@ pub enum LookupFailure {
     Unasked,
 }
 
+/// The mail that a query is sent for. Accounts share the queries in flight, so that no account waits for another's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Requester {
+    /// The account, or the nil identifier for the service.
+    pub account: AccountId,
+    /// The stream. Marketing mail never uses all queries.
+    pub stream: Stream,
+}
+
+impl Requester {
+    /// The service itself, for the names in its configuration.
+    pub const SERVICE: Self = Self::nil(0);
+    /// Checks of names that strangers choose: records of domains, signatures of reports, recipients of TLS reports.
+    pub const CHECKS: Self = Self::nil(1);
+
+    /// No account has an identifier of the year 1970.
+    const fn nil(last: u8) -> Self {
+        let mut bytes = [0; 16];
+        bytes[15] = last;
+        Self { account: AccountId(Ulid(bytes)), stream: Stream::Transactional }
+    }
+}
+
 /// A DNS resolver. Every lookup has a time limit and is cached according to its TTL.
 pub trait Resolve: Send + Sync {
     /// Returns the mail servers of `domain`, in the order to try.
-    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
+    fn mail_hosts<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
     /// Returns the TLSA records at `name`. Records without a valid DNSSEC signature count as absent.
-    fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
+    fn tlsa<'a>(&'a self, name: &'a str, requester: Requester)
+    -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
     /// Returns the TXT records at `name`, each with its strings joined.
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
+    fn txt<'a>(&'a self, name: &'a str, requester: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
     /// Returns the site of `domain`: the names of all its mail servers, in lower case and sorted. Unreachable servers
     /// are included, so the site does not change when a server fails.
-    fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
+    fn mail_exchanges<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
         Box::pin(async move {
-            let hosts = self.mail_hosts(domain).await?;
+            let hosts = self.mail_hosts(domain, requester).await?;
             let mut names: Vec<_> = hosts.into_iter().map(|host| host.name.to_ascii_lowercase()).collect();
             names.sort();
             Ok(names)

@@ -22,6 +22,7 @@ use tokens::Token;
 
 use super::Engine;
 use super::lease::Lease;
+use super::ports::Requester;
 use super::suppressed_messages::Leased;
 use super::turn_permits::TurnPermits;
 use crate::base::id::AccountId;
@@ -208,7 +209,8 @@ impl Receiver {
     async fn first_verified<'s>(&self, signatures: &'s [UnverifiedSignature]) -> Option<&'s UnverifiedSignature> {
         let verifies = async {
             for signature in signatures {
-                let records = self.engine.resolver.txt(signature.key_name()).await.unwrap_or_default();
+                let records =
+                    self.engine.resolver.txt(signature.key_name(), Requester::CHECKS).await.unwrap_or_default();
                 if signature.is_verified_by(&records) {
                     return Some(signature);
                 }

@@ -3,8 +3,8 @@
 //! A policy is read when it is used. It is fetched again once a day, and when the domain announces another identifier.
 //! A fetch restarts its `max_age`, so a domain that receives mail keeps its policy even while its policy host is down.
 //! A domain without mail causes no requests. A failed fetch leaves the stored policy unchanged, and is not repeated for
-//! a while. Each domain has one fetch at a time. All fetches share a limited number of slots, which slow hosts can't
-//! use up.
+//! a while. Each account has one fetch of a domain's policy at a time. All fetches share a limited number of slots,
+//! which neither slow hosts nor one account can use up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::domain::hostname::DomainName;
 use crate::engine::Engine;
-use crate::engine::ports::{LookupFailure, PolicyHosts, StsFetchFailure, Unfetched};
+use crate::engine::ports::{LookupFailure, PolicyHosts, Requester, StsFetchFailure, Unfetched};
 use crate::engine::query_places::QueryPlaces;
 use crate::smtp::mta_sts::{StsMode, StsPolicy, announced_id};
 use crate::smtp::tls_policy::TlsFault;
@@ -31,9 +31,9 @@ const AGAIN: Duration = Duration::from_secs(300);
 const FAILED_MAX: usize = 4096;
 /// Maximum number of fast fetches. It is followed by the time after which a fetch is slow, and by the maximum number of
 /// slow fetches.
-const PROMPT_MAX: usize = 16;
+const PROMPT_MAX: u32 = 16;
 const PROMPT: Duration = Duration::from_secs(5);
-const SLOW_MAX: usize = 256;
+const SLOW_MAX: u32 = 256;
 /// Maximum time that a message waits for a running fetch, or a fetch waits for a slot.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,7 +52,7 @@ type Flight = Arc<tokio::sync::Mutex<()>>;
 #[derive(Default)]
 struct State {
     /// Fetches in progress.
-    flights: HashMap<DomainName, Flight>,
+    flights: HashMap<(DomainName, Requester), Flight>,
     failed: HashMap<DomainName, Failed>,
 }
 
@@ -89,8 +89,8 @@ impl StsCache {
     }
 
     /// Returns the policy that applies to `domain` now.
-    pub(super) async fn get(self: &Arc<Self>, domain: &DomainName) -> KnownPolicy {
-        let announced = self.announced(domain).await;
+    pub(super) async fn get(self: &Arc<Self>, domain: &DomainName, requester: Requester) -> KnownPolicy {
+        let announced = self.announced(domain, requester).await;
         let kept = self.kept(domain);
         let Ok(announced) = announced else { return unasked(kept) };
         // A missing or unreadable record does not end a policy. Only the policy's own expiry does (RFC 8461 3.1, 5).
@@ -99,17 +99,17 @@ impl StsCache {
             Some(row) if row.id == id => {
                 // The policy is renewed in the background, while the stored one applies.
                 if !self.is_fresh(&row) && !self.has_failed(domain, &id) {
-                    drop(self.begin(domain, &id, FetchReason::Renewed));
+                    drop(self.begin(domain, &id, FetchReason::Renewed, requester));
                 }
                 known(Some(row), self.uncounted(domain))
             }
-            _ => self.fetch(domain, &id).await,
+            _ => self.fetch(domain, &id, requester).await,
         }
     }
 
     /// Returns the identifier of the policy that the domain announces.
-    async fn announced(&self, domain: &DomainName) -> Result<Option<String>, Unasked> {
-        match self.engine.resolver.txt(&format!("_mta-sts.{domain}")).await {
+    async fn announced(&self, domain: &DomainName, requester: Requester) -> Result<Option<String>, Unasked> {
+        match self.engine.resolver.txt(&format!("_mta-sts.{domain}"), requester).await {
             Ok(texts) => Ok(announced_id(&texts)),
             Err(LookupFailure::Absent | LookupFailure::Temporary(_)) => Ok(None),
             Err(LookupFailure::Unasked) => Err(Unasked),
@@ -132,7 +132,7 @@ impl StsCache {
     /// Returns whether a fetch of the domain's policy is running.
     #[cfg(test)]
     pub(super) fn is_fetching(&self, domain: &DomainName) -> bool {
-        self.state().flights.contains_key(domain)
+        self.state().flights.keys().any(|(flying, _)| flying == domain)
     }
 
     /// Returns the age of the domain's policy.
@@ -143,9 +143,9 @@ impl StsCache {
 
     /// Fetches the policy `id`, or waits for the running fetch. A slow host does not block the caller: the fetch
     /// continues, and the policy is unknown meanwhile.
-    async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str) -> KnownPolicy {
+    async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str, requester: Requester) -> KnownPolicy {
         if !self.has_failed(domain, id) {
-            let flight = self.begin(domain, id, FetchReason::New);
+            let flight = self.begin(domain, id, FetchReason::New, requester);
             let _landed = timeout(self.max_wait, flight.lock()).await;
         }
         let kept = self.kept(domain);
@@ -155,28 +155,29 @@ impl StsCache {
         unasked(kept)
     }
 
-    /// Starts a fetch that continues even if its caller is cancelled, or joins the running one.
-    fn begin(self: &Arc<Self>, domain: &DomainName, id: &str, what: FetchReason) -> Flight {
-        let flight = Arc::clone(self.state().flights.entry(domain.clone()).or_default());
+    /// Starts a fetch that continues even if its caller is cancelled, or joins the running one of the same account.
+    fn begin(self: &Arc<Self>, domain: &DomainName, id: &str, what: FetchReason, requester: Requester) -> Flight {
+        let key = (domain.clone(), requester);
+        let flight = Arc::clone(self.state().flights.entry(key.clone()).or_default());
         if let Ok(flying) = Arc::clone(&flight).try_lock_owned() {
-            let (cache, domain, id) = (Arc::clone(self), domain.clone(), id.to_owned());
+            let (cache, id) = (Arc::clone(self), id.to_owned());
             tokio::spawn(async move {
-                cache.ask(&domain, id, what).await;
-                cache.state().flights.remove(&domain);
+                cache.ask(&key.0, id, what, requester).await;
+                cache.state().flights.remove(&key);
                 drop(flying);
             });
         }
         flight
     }
 
-    async fn ask(&self, domain: &DomainName, id: String, what: FetchReason) {
+    async fn ask(&self, domain: &DomainName, id: String, what: FetchReason, requester: Requester) {
         let kept = self.kept(domain);
         // The previous fetch may have ended while this one was being prepared.
         let is_done = kept.is_some_and(|row| row.id == id && (what == FetchReason::New || self.is_fresh(&row)));
         if is_done || self.has_failed(domain, &id) {
             return;
         }
-        let fetched = self.places.ask(self.max_wait, self.hosts.sts_policy(domain)).await;
+        let fetched = self.places.ask(requester, self.max_wait, self.hosts.sts_policy(domain, requester)).await;
         let read = fetched.unwrap_or(Err(Unfetched::Unasked)).and_then(|text| {
             let invalid = |why| StsFetchFailure { fault: TlsFault::StsPolicyInvalid, why: format!("{why}") };
             StsPolicy::read(&text).map_err(|why| Unfetched::Failed(invalid(why)))

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use self::cache::{KnownPolicy, PATIENCE, StsCache};
 use super::Engine;
-use super::ports::{LookupFailure, MailHost, PolicyHosts};
+use super::ports::{LookupFailure, MailHost, PolicyHosts, Requester};
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
 use crate::smtp::mta_sts::{StsMode, StsPolicy};
@@ -68,8 +68,8 @@ impl TlsPolicies {
     }
 
     /// Returns the current policy of `domain`, the domain of a recipient's address.
-    pub(super) async fn of(&self, domain: &DomainName) -> DomainPolicy {
-        let KnownPolicy { policy, failure, is_unasked } = self.cache.get(domain).await;
+    pub(super) async fn of(&self, domain: &DomainName, requester: Requester) -> DomainPolicy {
+        let KnownPolicy { policy, failure, is_unasked } = self.cache.get(domain, requester).await;
         let known = DomainPolicy { domain: domain.clone(), sts: policy, is_unasked };
         if let Some(failure) = failure {
             self.post(&known, Applied::of(PolicyType::Sts), None, Some(failure.fault));
@@ -81,11 +81,16 @@ impl TlsPolicies {
     ///
     /// # Errors
     /// A session with it could not meet the policy, or the policy is unknown at present.
-    pub(super) async fn requirement(&self, policy: &DomainPolicy, host: &MailHost) -> Result<TlsRequirement, Unmet> {
+    pub(super) async fn requirement(
+        &self,
+        policy: &DomainPolicy,
+        host: &MailHost,
+        requester: Requester,
+    ) -> Result<TlsRequirement, Unmet> {
         if policy.is_unasked {
             return Err(Unmet::Unasked);
         }
-        let records = self.tlsa_of(host).await?;
+        let records = self.tlsa_of(host, requester).await?;
         let dane = records.map(|(name, records)| DaneTerms {
             associations: Association::usable(&records),
             names: reference_names(&name, host, &policy.domain),
@@ -104,9 +109,9 @@ impl TlsPolicies {
     }
 
     /// Returns the first TLSA records for `host`, and their name.
-    async fn tlsa_of(&self, host: &MailHost) -> Result<Option<(String, Vec<TlsaRecord>)>, Unmet> {
+    async fn tlsa_of(&self, host: &MailHost, requester: Requester) -> Result<Option<(String, Vec<TlsaRecord>)>, Unmet> {
         for name in &host.tlsa_names {
-            match self.engine.resolver.tlsa(&format!("_{}._tcp.{name}", self.port)).await {
+            match self.engine.resolver.tlsa(&format!("_{}._tcp.{name}", self.port), requester).await {
                 Ok(records) => return Ok(Some((name.clone(), records))),
                 Err(LookupFailure::Absent) => {}
                 // An attacker who suppresses the answer must not receive the mail (RFC 7672 2.1.1).

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::ports::{LookupFailure, Post, WebhookRequest};
+use super::ports::{LookupFailure, Post, Requester, WebhookRequest};
 use super::submit::SubmitError;
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, Ulid};
@@ -134,7 +134,7 @@ impl Engine {
         let Some(mut counted) = ReportDay::look(&self.store.snapshot()?, timer)? else {
             return self.store.commit(over).await;
         };
-        let wanted = match self.resolver.txt(&format!("_smtp._tls.{}", counted.domain)).await {
+        let wanted = match self.resolver.txt(&format!("_smtp._tls.{}", counted.domain), Requester::CHECKS).await {
             Ok(texts) => Some(destinations(&texts)),
             Err(LookupFailure::Absent) => Some(Vec::new()),
             Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => None,
@@ -252,7 +252,9 @@ impl Engine {
 
 async fn post_report(post: &dyn Post, url: url::Url, report: &TlsReport) -> Fate {
     let headers = vec![("content-type", MEDIA_TYPE.to_owned()), ("user-agent", USER_AGENT.to_owned())];
-    let outcome = post.post(WebhookRequest { url, headers, body: Bytes::from(report.json()) }).await;
+    let outcome = post
+        .post(WebhookRequest { url, headers, body: Bytes::from(report.json()), requester: Requester::CHECKS })
+        .await;
     match (outcome.error, outcome.status) {
         (None, _) => Fate::Done,
         // A report that the receiver rejects permanently is not sent again.

@@ -11,7 +11,7 @@ use crate::base::id::MessageId;
 use crate::domain::account::QuotaLimits;
 use crate::domain::stream::Stream;
 use crate::engine::audit::Behalf;
-use crate::engine::ports::{BoxFuture, Clock, MailHost, PostError, PostOutcome, Resolve, RouteFailure};
+use crate::engine::ports::{BoxFuture, Clock, MailHost, PostError, PostOutcome, Requester, Resolve, RouteFailure};
 use crate::engine::settings::Settings;
 use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::tlsa::TlsaRecord;
@@ -46,13 +46,13 @@ impl Clock for Outside {
 }
 
 impl Resolve for Outside {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
     }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, name: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         self.asked.lock().unwrap().push(name.to_owned());
         let answer = self.txt.lock().unwrap().clone();
         Box::pin(async { answer })
@@ -61,7 +61,7 @@ impl Resolve for Outside {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        self.txt(name)
+        self.txt(name, Requester::SERVICE)
     }
     fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })

@@ -20,6 +20,7 @@ use super::worker::Running;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, BounceSource};
 use crate::engine::lease::{Lease, Revocation};
+use crate::engine::ports::Requester;
 use crate::machine::destination::{Input, Signal, Slot};
 use crate::smtp::category::Category;
 use crate::smtp::finding;
@@ -75,7 +76,8 @@ pub(super) async fn attempt(
         Err(why) => return Attempt::not_begun(why),
     }
     let began = Instant::now();
-    let held = match shared.before_mail(revocation, Held::new(shared, &queue.site, row)).await {
+    let requester = Requester { account: unsettled.queued.place.account, stream: row.stream };
+    let held = match shared.before_mail(revocation, Held::new(shared, &queue.site, row, requester)).await {
         Ok(held) => held,
         Err(why) => return Attempt::not_begun(why),
     };
@@ -155,7 +157,8 @@ impl From<NotBegun> for AttemptError {
 impl Trial<'_> {
     async fn run(&mut self, began: Instant) -> Result<Verdict, AttemptError> {
         let Self { shared, queue, row, id, revocation, .. } = *self;
-        let candidates = shared.before_mail(revocation, Question { shared, queue, row, id }.candidates()).await??;
+        let question = Question { shared, queue, row, id, requester: self.held.requester };
+        let candidates = shared.before_mail(revocation, question.candidates()).await??;
         let targets = candidates.iter().map(|candidate| &candidate.target);
         if let Some(kept) = self.queue.take_kept(self.shared, self.slot, targets)
             && let Some(verdict) = self.over_kept_connection(kept).await?

@@ -11,7 +11,7 @@ use super::failed_attempt::{RelayFault, deferred, route_failed, unasked};
 use super::relays::{Deal, place_of};
 use super::site::Site;
 use crate::base::id::MessageId;
-use crate::engine::ports::{LookupFailure, MailHost, Target};
+use crate::engine::ports::{LookupFailure, MailHost, Requester, Target};
 use crate::engine::relay::{RelayWay, Smarthost};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::finding;
@@ -30,6 +30,7 @@ pub(super) struct Question<'a> {
     pub(super) queue: &'a DestinationQueue,
     pub(super) row: &'a MessageRow,
     pub(super) id: MessageId,
+    pub(super) requester: Requester,
 }
 
 impl Question<'_> {
@@ -64,7 +65,7 @@ impl Question<'_> {
                 }
             }
             (_, RelayWay::Mx) => {
-                let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain()).await;
+                let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain(), self.requester).await;
                 for host in hosts.map_err(|failure| AttemptError::Ended(route_failed(&failure, self.shared.now())))? {
                     let (name, host): (Arc<str>, _) = (host.name.as_str().into(), Arc::new(host));
                     for ip in &host.addresses {

@@ -20,6 +20,7 @@ mod overflow;
 mod paused;
 mod pool;
 mod relays;
+mod route_table;
 mod routes;
 mod settle;
 mod site;

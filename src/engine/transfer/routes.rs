@@ -3,13 +3,15 @@
 //!
 //! A message that waits for a look-up is a timer and an entry here, never a task. The number of entries is limited.
 //! Domains with transactional mail are looked up first, and marketing mail never uses all places. Accounts share the
-//! look-ups as they share connections. A slow look-up gives its permit to others, so a silent name server delays no
-//! other mail. An outdated site is looked up again while its mail continues.
+//! look-ups as they share connections, and each account has look-ups of its own: none waits for another's turn. A slow
+//! look-up gives its permit to others, so a silent name server delays no other mail. An outdated site is looked up
+//! again while its mail continues.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::route_table::{ENTRY_BYTES, Entry, Known, RouteTable, claim_of};
+pub(super) use super::route_table::{Route, Seen, WAITING_MAX};
 use super::site::Site;
 use super::unassigned;
 use crate::base::id::AccountId;
@@ -17,231 +19,23 @@ use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::engine::Engine;
 use crate::engine::caught_panic::caught;
-use crate::engine::ports::{BoxFuture, RouteFailure};
-use crate::machine::budget::{Budget, Claim, ClaimId};
+use crate::engine::ports::{BoxFuture, Requester, RouteFailure};
+use crate::machine::budget::Claim;
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::Timer;
 
-/// Maximum number of concurrent look-ups.
-const PROMPT_MAX: u32 = 128;
 /// Time after which a look-up counts as slow and gives its permit to the next one.
 const PROMPT: Duration = Duration::from_secs(2);
-/// Maximum number of slow look-ups. Beyond that, a slow one is abandoned and repeated later.
-const SLOW_MAX: u32 = 1024;
-/// Maximum number of messages that wait for look-ups, as timers in memory. Accounts share these places as they share
-/// connections. Other messages stay only in the store. Tests use a smaller limit.
-pub(super) const WAITING_MAX: u32 = if cfg!(test) { 2_048 } else { 65_536 };
 /// Time for which a domain's site is cached. The servers themselves are looked up for every connection, by their TTL.
 const SITE_LIFETIME: Duration = Duration::from_secs(60);
-/// Further time for which an outdated site is used while it is looked up again.
-const STALE_LIFETIME: Duration = Duration::from_secs(600);
 /// Time for which a failure is cached: long enough to report it to all waiting messages.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
-/// Memory for domains' sites: 6 MiB of the 32 MiB that all caches of names share. Beyond that, the least recently used
-/// domains are removed.
-const BYTES_MAX: usize = 6 * 1024 * 1024;
-/// Memory of an entry, without its domain's name and its site's.
-const ENTRY_BYTES: usize = 256;
-
-/// Route of a domain's mail.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Route {
-    /// The mail goes to this site.
-    To(Site),
-    /// The mail can't be sent anywhere.
-    Failed(RouteFailure),
-    /// The look-up runs. The timer is given back when it ends.
-    Asked,
-    /// Too many messages wait for look-ups.
-    Full,
-}
-
-enum Entry {
-    Asked(Asked),
-    Known(Known),
-}
-
-impl Entry {
-    /// Returns the memory of the site's name.
-    fn bytes(&self) -> usize {
-        let site = match self {
-            Self::Known(known) => known.found.as_ref().ok(),
-            Self::Asked(asked) => asked.stale.as_ref().and_then(|stale| stale.found.as_ref().ok()),
-        };
-        site.map_or(0, |site| site.name().len())
-    }
-}
-
-/// Last known state of a domain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// Its mail goes to this site.
-    At(Site),
-    /// It has been looked up for this long.
-    Asked(Duration),
-    /// Nothing is known about it.
-    Nothing,
-}
-
-/// A domain whose look-up runs or waits.
-struct Asked {
-    /// Time at which it began to wait.
-    since: Duration,
-    /// Its claim to a look-up; `None` once the look-up has begun.
-    claim: Option<(ClaimId, Claim)>,
-    waiting: Vec<(Timer, Stream)>,
-    /// The outdated site that is used meanwhile.
-    stale: Option<Known>,
-}
-
-/// Cached result of a look-up.
-struct Known {
-    found: Result<Site, RouteFailure>,
-    until: Duration,
-    used: Duration,
-}
-
-impl Known {
-    fn route(&self) -> Route {
-        self.found.clone().map_or_else(Route::Failed, Route::To)
-    }
-
-    fn is_fresh(&self, now: Duration) -> bool {
-        now < self.until
-    }
-
-    /// Whether it is still used while it is looked up again.
-    fn may_serve(&self, now: Duration) -> bool {
-        self.found.is_ok() && now < self.until + STALE_LIFETIME
-    }
-}
 
 /// All domains' routes.
 pub(super) struct Routes {
     engine: Arc<Engine>,
     shaping: Arc<Shaping>,
-    state: Mutex<State>,
-}
-
-struct State {
-    entries: HashMap<DomainName, Entry>,
-    /// Number of bytes at which domains are removed.
-    prune_at: usize,
-    /// Memory of all entries added since domains were last removed, and of those that remained then.
-    bytes: usize,
-    /// Domains whose look-up has not begun.
-    queued: HashMap<ClaimId, DomainName>,
-    /// Waiting messages.
-    waiting: Budget,
-    prompt: Budget,
-    slow: Budget,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        let [waiting, prompt, slow] = [WAITING_MAX, PROMPT_MAX, SLOW_MAX].map(Budget::new);
-        Self { entries: HashMap::new(), prune_at: 0, bytes: 0, queued: HashMap::new(), waiting, prompt, slow }
-    }
-}
-
-impl State {
-    fn enqueue(&mut self, domain: &DomainName, claim: Claim) -> (ClaimId, Claim) {
-        let id = self.prompt.request(claim);
-        self.queued.insert(id, domain.clone());
-        (id, claim)
-    }
-
-    /// Lets another message wait for `domain`, which is unknown. The first message of a stream queues the domain.
-    fn wait(&mut self, domain: &DomainName, timer: Timer, stream: Stream, since: Duration) -> Route {
-        let claim = claim(timer.account, stream);
-        if !self.waiting.take_now(claim) {
-            return Route::Full;
-        }
-        let before = match self.entries.get_mut(domain) {
-            Some(Entry::Asked(asked)) => {
-                asked.waiting.push((timer, stream));
-                asked.claim
-            }
-            Some(Entry::Known(_)) | None => {
-                let claim = Some(self.enqueue(domain, claim));
-                let asked = Asked { since, claim, waiting: vec![(timer, stream)], stale: None };
-                self.entries.insert(domain.clone(), Entry::Asked(asked));
-                claim
-            }
-        };
-        if let (Some((id, before @ Claim { stream: Stream::Marketing, .. })), Stream::Transactional) = (before, stream)
-        {
-            self.prompt.withdraw(id, &before);
-            self.queued.remove(&id);
-            let claim = self.enqueue(domain, claim);
-            if let Some(Entry::Asked(asked)) = self.entries.get_mut(domain) {
-                asked.claim = Some(claim);
-            }
-        }
-        Route::Asked
-    }
-
-    /// Returns the cached route that is valid at `now`. An outdated one is queued for another look-up.
-    fn known(&mut self, domain: &DomainName, claim: Claim, now: Duration) -> Option<Route> {
-        let route = match self.entries.get_mut(domain)? {
-            Entry::Known(known) if known.is_fresh(now) => {
-                known.used = now;
-                return Some(known.route());
-            }
-            Entry::Known(known) => known.may_serve(now).then(|| known.route())?,
-            Entry::Asked(asked) => {
-                return asked.stale.as_ref().filter(|stale| stale.may_serve(now)).map(Known::route);
-            }
-        };
-        let claim = Some(self.enqueue(domain, claim));
-        if let Some(Entry::Known(known)) = self.entries.remove(domain) {
-            let asked = Asked { since: now, claim, waiting: Vec::new(), stale: Some(known) };
-            self.entries.insert(domain.clone(), Entry::Asked(asked));
-        }
-        Some(route)
-    }
-
-    /// If the cache is full, removes the least recently used domains, down to half of the memory.
-    fn prune(&mut self) {
-        if self.bytes < self.prune_at.max(BYTES_MAX) {
-            return;
-        }
-        let size = |(domain, entry): (&DomainName, &Entry)| ENTRY_BYTES + domain.as_str().len() + entry.bytes();
-        let mut known: Vec<_> = self
-            .entries
-            .iter()
-            .filter_map(|(domain, entry)| match entry {
-                Entry::Known(known) => Some((known.used, domain.clone(), size((domain, entry)))),
-                Entry::Asked(_) => None,
-            })
-            .collect();
-        known.sort();
-        self.bytes = self.entries.iter().map(size).sum();
-        for (_, domain, bytes) in known {
-            if self.bytes <= BYTES_MAX / 2 {
-                break;
-            }
-            self.entries.remove(&domain);
-            self.bytes -= bytes;
-        }
-        // Domains whose look-up runs stay, so more may remain.
-        self.prune_at = self.bytes * 2;
-    }
-
-    /// Returns the next domain to look up, and its granted claim.
-    fn next(&mut self) -> Option<(DomainName, Claim)> {
-        let (id, claim) = self.prompt.grant()?;
-        let domain = self.queued.remove(&id)?;
-        if let Some(Entry::Asked(asked)) = self.entries.get_mut(&domain) {
-            asked.claim = None;
-        }
-        Some((domain, claim))
-    }
-}
-
-/// A message's claim to one look-up.
-const fn claim(account: AccountId, stream: Stream) -> Claim {
-    Claim { stream, account, site: None, network: None, units: 1 }
+    state: Mutex<RouteTable>,
 }
 
 impl Routes {
@@ -249,7 +43,7 @@ impl Routes {
         Self { engine, shaping, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RouteTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -258,7 +52,7 @@ impl Routes {
         let now = self.engine.clock.monotonic();
         let mut state = self.state();
         state.prune();
-        let known = state.known(domain, claim(timer.account, stream), now);
+        let known = state.known(domain, claim_of(timer.account, stream), now);
         let route = known.unwrap_or_else(|| state.wait(domain, timer, stream, now));
         drop(state);
         self.start();
@@ -267,7 +61,7 @@ impl Routes {
 
     /// Whether another message may wait for a look-up.
     pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
-        self.state().waiting.would_fit(&claim(account, stream))
+        self.state().waiting.would_fit(&claim_of(account, stream))
     }
 
     /// Whether almost no further message can wait for a look-up.
@@ -310,7 +104,8 @@ impl Routes {
 
     /// Looks up one domain, for which `claim` was granted.
     async fn serve(self: Arc<Self>, domain: DomainName, claim: Claim) {
-        let mut looking = std::pin::pin!(self.looked_up(&domain));
+        let mut looking =
+            std::pin::pin!(self.looked_up(&domain, Requester { account: claim.account, stream: claim.stream }));
         let prompt = tokio::time::timeout(PROMPT, &mut looking).await;
         let goes_on = {
             let mut state = self.state();
@@ -327,37 +122,41 @@ impl Routes {
             }
             Err(_slow) => Err(RouteFailure::Unasked),
         };
-        self.store_route(&domain, found);
+        self.store_route(&domain, &claim, found);
     }
 
     /// Looks a domain up. A crash counts as a failed look-up, so that its waiters are served.
-    async fn looked_up(&self, domain: &DomainName) -> Result<Site, RouteFailure> {
-        let looked_up = caught(self.look_up(domain)).await;
+    async fn looked_up(&self, domain: &DomainName, requester: Requester) -> Result<Site, RouteFailure> {
+        let looked_up = caught(self.look_up(domain, requester)).await;
         looked_up.unwrap_or_else(|crashed| Err(RouteFailure::Temporary(crashed.to_string())))
     }
 
     /// Looks up the servers, for the site, and also their addresses. So no worker waits for addresses while it holds a
     /// connection, and an unreachable domain never joins a destination queue.
-    async fn look_up(&self, domain: &DomainName) -> Result<Site, RouteFailure> {
+    async fn look_up(&self, domain: &DomainName, requester: Requester) -> Result<Site, RouteFailure> {
         let resolver = &self.engine.resolver;
-        let servers = resolver.mail_exchanges(domain).await?;
-        resolver.mail_hosts(domain).await?;
+        let servers = resolver.mail_exchanges(domain, requester).await?;
+        resolver.mail_hosts(domain, requester).await?;
         Ok(Site::of_servers(&servers, &self.shaping))
     }
 
     /// Caches the result, and gives back the timers of messages that waited for it.
-    fn store_route(&self, domain: &DomainName, found: Result<Site, RouteFailure>) {
+    fn store_route(&self, domain: &DomainName, claim: &Claim, found: Result<Site, RouteFailure>) {
+        let mut state = self.state();
+        if !state.decides(domain, claim, &found) {
+            return;
+        }
         let lifetime = if found.is_ok() { SITE_LIFETIME } else { FAILURE_LIFETIME };
         let until = self.engine.clock.monotonic() + lifetime;
         let is_unasked = found == Err(RouteFailure::Unasked);
         let used = self.engine.clock.monotonic();
         let entry = Entry::Known(Known { found, until, used });
-        let mut state = self.state();
         state.bytes += ENTRY_BYTES + domain.as_str().len() + entry.bytes();
         let before = state.entries.insert(domain.clone(), entry);
         let Some(Entry::Asked(asked)) = before else { return };
         let was_half_full = state.waiting.used() >= WAITING_MAX / 2;
-        asked.waiting.iter().for_each(|(timer, stream)| state.waiting.release(&claim(timer.account, *stream)));
+        asked.waiting.iter().for_each(|(timer, stream)| state.waiting.release(&claim_of(timer.account, *stream)));
+        state.withdraw(&asked.look_ups);
         let is_half_empty = was_half_full && state.waiting.used() < WAITING_MAX / 2;
         // The look-up gave no result: the earlier state stays in use.
         if let Some(stale) = asked.stale.filter(|_| is_unasked) {

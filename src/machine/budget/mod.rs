@@ -126,12 +126,11 @@ impl Budget {
         id
     }
 
-    /// Grants a claim at once, or returns false.
+    /// Grants a claim at once, or returns false. A waiting claim goes first.
     pub fn take_now(&mut self, claim: Claim) -> bool {
-        let id = self.request(claim);
-        let is_granted = self.grant().is_some_and(|(granted, _)| granted == id);
-        if !is_granted {
-            self.withdraw(id, &claim);
+        let is_granted = !self.has_waiters() && self.is_free(&claim);
+        if is_granted {
+            self.count(&claim);
         }
         is_granted
     }

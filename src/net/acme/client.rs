@@ -20,7 +20,7 @@ use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::{Client, Response};
 use rustls::RootCertStore;
 
-use crate::engine::ports::LookupFailure;
+use crate::engine::ports::{LookupFailure, Requester};
 use crate::net::dns::HostAddresses;
 use crate::net::tls;
 
@@ -124,7 +124,7 @@ impl reqwest::dns::Resolve for Names {
     fn resolve(&self, name: Name) -> Resolving {
         let names = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = names.addresses(name.as_str()).await.map_err(Unresolved)?;
+            let found = names.addresses(name.as_str(), Requester::SERVICE).await.map_err(Unresolved)?;
             // Port 0 means the port of the URL.
             let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)

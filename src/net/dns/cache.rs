@@ -1,7 +1,9 @@
-//! DNS cache. Concurrent requests for one answer share one query.
+//! DNS cache. Concurrent requests of one account for one answer share one query. Accounts share answers, not queries: a
+//! query may wait for a slot of its account.
 //!
 //! Lifetimes follow the program's monotonic clock. The lock is never held over an await: the first caller sends the
-//! query and the others wait for it. If the first caller is dropped before the answer, the next one sends it.
+//! query and the others wait for it. If the first caller is dropped before the answer, the next one sends it. If there
+//! is no slot for a query, an expired answer is used for a while (RFC 8767).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +11,17 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::engine::ports::Clock;
+use crate::engine::ports::{Clock, Requester};
 
-use super::answer::{LookupResult, TimedResult};
-use super::query::Question;
+use super::answer::{Answer, LookupResult, TimedResult, Unknown};
+use super::query::{Patience, Question};
 
 /// Maximum memory for answers: 24 MiB of the 32 MiB that all caches of names share. Beyond it, the least recently used
 /// answer is dropped.
 pub(super) const BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// Time for which an expired answer is used while there is no slot for a query: as long as that of a domain's site.
+const STALE_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Memory use of an answer besides its name and records: the entries of two tables and their unused capacity.
 const ENTRY_BYTES: usize = 256;
@@ -35,7 +40,7 @@ struct State {
     by_use: BTreeMap<u64, Question>,
     last_use: u64,
     bytes: usize,
-    flights: HashMap<Question, watch::Receiver<Option<LookupResult>>>,
+    flights: HashMap<(Question, Requester), watch::Receiver<Option<LookupResult>>>,
 }
 
 struct Entry {
@@ -59,14 +64,22 @@ impl Cache {
     }
 
     /// Returns the answer to `question`: from the cache, from a query in flight, or from `ask`.
-    pub(super) async fn get<F>(&self, question: &Question, ask: impl Fn() -> F) -> LookupResult
+    pub(super) async fn get<F>(
+        &self,
+        question: &Question,
+        requester: Requester,
+        ask: impl Fn(Patience) -> F,
+    ) -> LookupResult
     where
         F: Future<Output = TimedResult>,
     {
         loop {
-            match self.turn(question) {
+            match self.turn(question, requester) {
                 CacheStep::Known(result) => return result,
-                CacheStep::Ask(flight) => return flight.land(ask().await),
+                CacheStep::Ask(flight) => {
+                    let answered = ask(flight.patience()).await;
+                    return flight.land(answered);
+                }
                 CacheStep::Wait(mut landing) => {
                     let landed = landing.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
                     if let Some(result) = landed {
@@ -77,18 +90,20 @@ impl Cache {
         }
     }
 
-    fn turn(&self, question: &Question) -> CacheStep<'_> {
+    fn turn(&self, question: &Question, requester: Requester) -> CacheStep<'_> {
         let now = self.clock.monotonic();
         let mut state = self.state();
         if let Some(result) = state.known(question, now) {
             return CacheStep::Known(result);
         }
-        if let Some(landing) = state.flights.get(question) {
+        let key = (question.clone(), requester);
+        if let Some(landing) = state.flights.get(&key) {
             return CacheStep::Wait(landing.clone());
         }
         let (announce, landing) = watch::channel(None);
-        state.flights.insert(question.clone(), landing);
-        CacheStep::Ask(Flight { cache: self, question: question.clone(), announce })
+        state.flights.insert(key.clone(), landing);
+        let stale = state.stale(question, now);
+        CacheStep::Ask(Flight { cache: self, key, stale, announce })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,6 +122,12 @@ impl State {
         }
         entry.used = self.last_use;
         Some(entry.result.clone())
+    }
+
+    /// Returns the expired answer that may still be used at `now`.
+    fn stale(&self, question: &Question, now: Duration) -> Option<LookupResult> {
+        let entry = self.entries.get(question).filter(|entry| now < entry.end + STALE_LIFETIME)?;
+        matches!(entry.result.answer, Answer::Found(_)).then(|| entry.result.clone())
     }
 
     fn keep(&mut self, question: Question, result: LookupResult, end: Duration, bytes_max: usize) {
@@ -134,24 +155,34 @@ impl State {
 /// A query in flight. If it is dropped without an answer, the next caller sends the query.
 struct Flight<'a> {
     cache: &'a Cache,
-    question: Question,
+    key: (Question, Requester),
+    /// The expired answer, used if there is no slot.
+    stale: Option<LookupResult>,
     announce: watch::Sender<Option<LookupResult>>,
 }
 
 impl Flight<'_> {
-    fn land(self, answered: TimedResult) -> LookupResult {
+    const fn patience(&self) -> Patience {
+        if self.stale.is_some() { Patience::HasStaleAnswer } else { Patience::WaitsForPlace }
+    }
+
+    fn land(mut self, answered: TimedResult) -> LookupResult {
+        let result = match (&answered.result.answer, self.stale.take()) {
+            (Answer::Unknown(Unknown::Unasked), Some(stale)) => stale,
+            _ => answered.result,
+        };
         let end = self.cache.clock.monotonic() + answered.ttl;
         if !answered.ttl.is_zero() {
-            self.cache.state().keep(self.question.clone(), answered.result.clone(), end, self.cache.bytes_max);
+            self.cache.state().keep(self.key.0.clone(), result.clone(), end, self.cache.bytes_max);
         }
-        self.announce.send_replace(Some(answered.result.clone()));
-        answered.result
+        self.announce.send_replace(Some(result.clone()));
+        result
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        self.cache.state().flights.remove(&self.question);
+        self.cache.state().flights.remove(&self.key);
     }
 }
 
@@ -163,6 +194,9 @@ mod tests {
     use super::super::zone::HandClock;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const ONE: Requester = Requester::SERVICE;
+    const OTHER: Requester = Requester::CHECKS;
 
     fn answered(text: &str, secs: u64) -> TimedResult {
         TimedResult { result: answer(text), ttl: Duration::from_secs(secs) }
@@ -177,11 +211,11 @@ mod tests {
         let clock = Arc::new(HandClock::default());
         let cache = Cache::new(clock.clone(), 8000);
         let question = Question::new("a.example", Kind::Txt);
-        assert_eq!(cache.get(&question, async || answered("first", 60)).await, answer("first"));
+        assert_eq!(cache.get(&question, ONE, async |_| answered("first", 60)).await, answer("first"));
         clock.advance(Duration::from_secs(59));
-        assert_eq!(cache.get(&question, async || answered("second", 60)).await, answer("first"));
+        assert_eq!(cache.get(&question, ONE, async |_| answered("second", 60)).await, answer("first"));
         clock.advance(Duration::from_secs(1));
-        assert_eq!(cache.get(&question, async || answered("third", 60)).await, answer("third"));
+        assert_eq!(cache.get(&question, ONE, async |_| answered("third", 60)).await, answer("third"));
         assert_eq!(cache.state().by_use.len(), 1);
     }
 
@@ -190,13 +224,13 @@ mod tests {
         let cache = Cache::new(Arc::new(HandClock::default()), 3000);
         let question = |name| Question::new(name, Kind::Txt);
         for name in ["a", "b", "c"] {
-            cache.get(&question(name), async || answered(&name.repeat(500), 60)).await;
+            cache.get(&question(name), ONE, async |_| answered(&name.repeat(500), 60)).await;
         }
-        cache.get(&question("a"), async || unreachable!("it is cached")).await;
-        cache.get(&question("d"), async || answered(&"d".repeat(500), 60)).await;
+        cache.get(&question("a"), ONE, async |_| unreachable!("it is cached")).await;
+        cache.get(&question("d"), ONE, async |_| answered(&"d".repeat(500), 60)).await;
         let kept = |name| cache.state().entries.contains_key(&question(name));
         assert_eq!(["a", "b", "c", "d"].map(kept), [true, false, true, true]);
-        cache.get(&question("large"), async || answered(&"large".repeat(2000), 60)).await;
+        cache.get(&question("large"), ONE, async |_| answered(&"large".repeat(2000), 60)).await;
         let state = cache.state();
         assert_eq!(
             (state.entries.len(), state.by_use.len(), state.bytes),
@@ -210,13 +244,16 @@ mod tests {
         let cache = Cache::new(Arc::new(HandClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let asked = AtomicUsize::new(0);
-        let ask = async || {
+        let ask = async |_| {
             asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             answered("once", 60)
         };
-        let (one, two, three) =
-            tokio::join!(cache.get(&question, ask), cache.get(&question, ask), cache.get(&question, ask));
+        let (one, two, three) = tokio::join!(
+            cache.get(&question, ONE, ask),
+            cache.get(&question, ONE, ask),
+            cache.get(&question, ONE, ask)
+        );
         assert_eq!([one, two, three], [answer("once"), answer("once"), answer("once")]);
         assert_eq!(asked.load(Ordering::SeqCst), 1);
     }
@@ -225,8 +262,8 @@ mod tests {
     async fn if_the_querying_caller_is_dropped_the_next_one_sends_the_query() {
         let cache = Cache::new(Arc::new(HandClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
-        let mut first = Box::pin(cache.get(&question, std::future::pending::<TimedResult>));
-        let mut second = Box::pin(cache.get(&question, async || answered("second", 60)));
+        let mut first = Box::pin(cache.get(&question, ONE, |_| std::future::pending::<TimedResult>()));
+        let mut second = Box::pin(cache.get(&question, ONE, async |_| answered("second", 60)));
         tokio::select! {
             biased;
             _ = &mut first => unreachable!("it never answers"),
@@ -236,5 +273,45 @@ mod tests {
         drop(first);
         assert_eq!(second.await, answer("second"));
         assert!(cache.state().flights.is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_account_never_waits_for_the_query_of_another() {
+        let cache = Cache::new(Arc::new(HandClock::default()), 8000);
+        let question = Question::new("a.example", Kind::Txt);
+        let mut first = Box::pin(cache.get(&question, ONE, |_| std::future::pending::<TimedResult>()));
+        tokio::select! {
+            biased;
+            _ = &mut first => unreachable!("it never answers"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(cache.get(&question, OTHER, async |_| answered("second", 60)).await, answer("second"));
+    }
+
+    #[tokio::test]
+    async fn without_a_slot_an_expired_answer_is_used_for_ten_minutes() {
+        let clock = Arc::new(HandClock::default());
+        let cache = Cache::new(clock.clone(), 8000);
+        let question = Question::new("a.example", Kind::Txt);
+        let busy = async || {
+            let patience = std::cell::Cell::new(None);
+            let ask = |given| {
+                patience.set(Some(given));
+                std::future::ready(TimedResult::unasked())
+            };
+            let found = cache.get(&question, ONE, ask).await;
+            (found, patience.get().unwrap())
+        };
+        let unasked = (TimedResult::unasked().result, Patience::WaitsForPlace);
+        assert_eq!(busy().await, unasked);
+        cache.get(&question, ONE, async |_| answered("first", 60)).await;
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(busy().await, (answer("first"), Patience::HasStaleAnswer));
+        clock.advance(Duration::from_secs(599));
+        assert_eq!(busy().await, (answer("first"), Patience::HasStaleAnswer));
+        let failed = async |_| TimedResult::failed("SERVFAIL");
+        assert_eq!(cache.get(&question, OTHER, failed).await, TimedResult::failed("SERVFAIL").result);
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(busy().await, unasked, "the failure has replaced it");
     }
 }

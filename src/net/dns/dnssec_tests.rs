@@ -58,7 +58,7 @@ impl World {
     /// Returns the names where TLSA records of the domain's only server are looked up.
     async fn tlsa_names(&self, domain: &str) -> Result<Vec<String>, RouteFailure> {
         let domain: DomainName = domain.parse().unwrap();
-        let hosts = self.resolver.mail_hosts(&domain).await?;
+        let hosts = self.resolver.mail_hosts(&domain, Requester::SERVICE).await?;
         assert_eq!(hosts.len(), 1);
         Ok(hosts[0].tlsa_names.clone())
     }
@@ -70,8 +70,11 @@ async fn dane_applies_if_mx_and_addresses_are_signed() {
         let world = world(|key| Some(anchor(key))).await;
         assert_eq!(world.tlsa_names("signed.example").await.unwrap(), ["mx.signed.example"]);
         assert_eq!(world.tlsa_names("alone.signed.example").await.unwrap(), ["alone.signed.example"], "no MX, signed");
-        assert_eq!(world.resolver.tlsa("_25._tcp.mx.signed.example").await.unwrap().len(), 1);
-        assert_eq!(world.resolver.tlsa("_25._tcp.alone.signed.example").await, Err(LookupFailure::Absent));
+        assert_eq!(world.resolver.tlsa("_25._tcp.mx.signed.example", Requester::SERVICE).await.unwrap().len(), 1);
+        assert_eq!(
+            world.resolver.tlsa("_25._tcp.alone.signed.example", Requester::SERVICE).await,
+            Err(LookupFailure::Absent)
+        );
     }
 }
 
@@ -88,21 +91,24 @@ async fn dane_does_not_apply_if_one_link_is_unsigned() {
     for domain in ["plain.signed.example", "away.signed.example", "elsewhere.example"] {
         assert_eq!(world.tlsa_names(domain).await.unwrap(), [""; 0], "{domain}");
     }
-    assert_eq!(world.resolver.tlsa("_25._tcp.mx.plain.signed.example").await, Err(LookupFailure::Absent));
+    assert_eq!(
+        world.resolver.tlsa("_25._tcp.mx.plain.signed.example", Requester::SERVICE).await,
+        Err(LookupFailure::Absent)
+    );
 }
 
 #[tokio::test]
 async fn without_a_trust_anchor_nothing_is_secure() {
     let world = world(|_| None).await;
     assert_eq!(world.tlsa_names("signed.example").await.unwrap(), [""; 0]);
-    assert_eq!(world.resolver.tlsa("_25._tcp.mx.signed.example").await, Err(LookupFailure::Absent));
+    assert_eq!(world.resolver.tlsa("_25._tcp.mx.signed.example", Requester::SERVICE).await, Err(LookupFailure::Absent));
 }
 
 #[tokio::test]
 async fn an_answer_without_its_required_signature_is_discarded() {
     let world = world(|key| Some(key.key_record())).await;
     assert!(matches!(world.tlsa_names("broken.signed.example").await, Err(RouteFailure::Temporary(_))));
-    let tlsa = world.resolver.tlsa("_25._tcp.mx.broken.signed.example").await;
+    let tlsa = world.resolver.tlsa("_25._tcp.mx.broken.signed.example", Requester::SERVICE).await;
     assert!(matches!(tlsa, Err(LookupFailure::Temporary(_))), "{tlsa:?}");
 }
 
@@ -128,5 +134,5 @@ async fn an_expired_signature_is_refused_regardless_of_the_program_s_clock() {
 async fn a_signed_negative_answer_is_secure() {
     let world = world(|key| Some(key.key_record())).await;
     let gone = "gone.signed.example".parse().unwrap();
-    assert_eq!(world.resolver.mail_hosts(&gone).await, Err(RouteFailure::NoSuchDomain));
+    assert_eq!(world.resolver.mail_hosts(&gone, Requester::SERVICE).await, Err(RouteFailure::NoSuchDomain));
 }

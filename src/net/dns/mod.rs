@@ -31,14 +31,14 @@ use tokio::time::timeout;
 
 use crate::base::entropy::Entropy;
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{BoxFuture, Clock, Family, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::ports::{BoxFuture, Clock, Family, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
 use crate::net::network_guard::Guard;
 use crate::smtp::tlsa::TlsaRecord;
 
 use self::answer::{Answer, LookupResult, Unknown};
 use self::cache::Cache;
 use self::fact::RecordData;
-use self::query::{Kind, QueryClient, Question};
+use self::query::{Kind, Patience, QueryClient, Question};
 use self::validation::Trust;
 
 pub use self::anchor::{Anchors, InvalidAnchor};
@@ -97,7 +97,11 @@ impl OwnHosts {
 /// Resolves host names for callers that connect by name and check the [`Guard`] themselves.
 pub trait HostAddresses: Send + Sync {
     /// Returns the addresses of `host`, IPv4 and IPv6 in turn; never empty. They are *not* checked against the guard.
-    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
+    fn addresses<'a>(
+        &'a self,
+        host: &'a str,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
 }
 
 /// The resolver. Cheap to clone; clones share the cache.
@@ -131,20 +135,21 @@ impl Resolver {
 }
 
 impl Shared {
-    async fn ask(&self, name: &str, kind: Kind) -> LookupResult {
+    async fn ask(&self, name: &str, kind: Kind, requester: Requester) -> LookupResult {
         let question = Question::new(name, kind);
-        self.cache.get(&question, || self.asker.ask(&question)).await
+        self.cache.get(&question, requester, |patience| self.asker.ask(&question, requester, patience)).await
     }
 
     /// Looks up both families at once. IPv6 may take only little longer than IPv4: some name servers do not answer AAAA
     /// queries, and the IPv4 addresses must not wait for that timeout (RFC 8305 3). An address in place of a name is
     /// returned as it is: some MX records and configurations contain one (against RFC 5321 2.3.5), and its meaning is
     /// clear.
-    async fn host(&self, name: &str) -> HostAnswer {
+    async fn host(&self, name: &str, requester: Requester) -> HostAnswer {
         if let Some(literal) = HostAnswer::literal(name) {
             return literal;
         }
-        let (v4, v6) = first_decides(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa), GRACE).await;
+        let ask = |kind| self.ask(name, kind, requester);
+        let (v4, v6) = first_decides(ask(Kind::A), ask(Kind::Aaaa), GRACE).await;
         HostAnswer { v4, v6 }
     }
 
@@ -158,7 +163,7 @@ impl Shared {
     }
 
     async fn ask_now(&self, name: &str, kind: Kind) -> LookupResult {
-        self.asker.ask(&Question::new(name, kind)).await.result
+        self.asker.ask(&Question::new(name, kind), Requester::CHECKS, Patience::WaitsForPlace).await.result
     }
 
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[RecordData]>, LookupFailure> {
@@ -289,22 +294,34 @@ fn interleave(first: Vec<IpAddr>, second: Vec<IpAddr>) -> Vec<IpAddr> {
 }
 
 impl HostAddresses for Resolver {
-    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        Box::pin(async move { self.0.host(host).await.addresses() })
+    fn addresses<'a>(
+        &'a self,
+        host: &'a str,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async move { self.0.host(host, requester).await.addresses() })
     }
 }
 
 impl Resolve for Resolver {
-    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
-        Box::pin(route::mail_hosts(&self.0, domain))
+    fn mail_hosts<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(route::mail_hosts(&self.0, domain, requester))
     }
 
-    fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
-        Box::pin(route::exchanges(&self.0, domain))
+    fn mail_exchanges<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
+        Box::pin(route::exchanges(&self.0, domain, requester))
     }
 
     fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        self.addresses(host)
+        self.addresses(host, Requester::SERVICE)
     }
 
     fn host_addresses_now<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
@@ -329,9 +346,13 @@ impl Resolve for Resolver {
         })
     }
 
-    fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(
+        &'a self,
+        name: &'a str,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async move {
-            let found = self.0.ask(name, Kind::Tlsa).await;
+            let found = self.0.ask(name, Kind::Tlsa, requester).await;
             let facts = facts(found.answer)?;
             match found.trust {
                 Trust::Secure => Ok(facts.iter().filter_map(RecordData::tlsa).cloned().collect()),
@@ -340,9 +361,9 @@ impl Resolve for Resolver {
         })
     }
 
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, name: &'a str, requester: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move {
-            let facts = facts(self.0.ask(name, Kind::Txt).await.answer)?;
+            let facts = facts(self.0.ask(name, Kind::Txt, requester).await.answer)?;
             Ok(facts.iter().filter_map(RecordData::text).map(str::to_owned).collect())
         })
     }

@@ -23,12 +23,15 @@ use super::DnsSettings;
 use super::answer::{Answer, LookupResult, TimedResult};
 use super::fact::RecordData;
 use super::validation::{QUESTIONS, Trust, Validation, trust_of, worth_of_nothing};
+use crate::engine::ports::Requester;
 use crate::engine::query_places::{NoPlace, QueryPlaces};
 
 /// Maximum number of queries in flight that have started recently.
-const PROMPT_MAX: usize = 256;
+const PROMPT_MAX: u32 = 256;
 /// Maximum number of queries in flight that have taken long.
-const SLOW_MAX: usize = 1024;
+const SLOW_MAX: u32 = 1024;
+/// Maximum number of queries in flight over one TCP connection. Accounts with few queries may exceed the other limits.
+const OVER_TCP_MAX: usize = 2 * (PROMPT_MAX + SLOW_MAX) as usize;
 /// Minimum number of tries of one query. There are as many tries as servers, at least these two, and at most
 /// resolv.conf's three.
 const TRIES_MIN: usize = 2;
@@ -74,6 +77,15 @@ impl Kind {
             Self::Ptr => RecordType::PTR,
         }
     }
+}
+
+/// Whether a query may wait for a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It waits for a slot.
+    WaitsForPlace,
+    /// Without a free slot, an earlier answer is used.
+    HasStaleAnswer,
 }
 
 /// A name in normal form and a record type.
@@ -150,7 +162,7 @@ impl QueryClient {
     }
 
     /// Sends the query.
-    pub(super) async fn ask(&self, question: &Question) -> TimedResult {
+    pub(super) async fn ask(&self, question: &Question, requester: Requester, patience: Patience) -> TimedResult {
         let Ok(mut name) = Name::from_ascii(&*question.name) else {
             // A name that does not fit into a query can't exist.
             return TimedResult { result: LookupResult::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
@@ -158,9 +170,12 @@ impl QueryClient {
         // No search domains: the names are fully qualified.
         name.set_fqdn(true);
         let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
-        // The wait for a permit is limited to the time of the tries themselves.
-        let max_wait = self.try_timeout * u32::try_from(tries).unwrap_or(1);
-        let asked = self.places.ask(max_wait, self.ask_in_turn(&name, question.kind, tries)).await;
+        let max_wait = match patience {
+            // Limited to the time of the tries themselves.
+            Patience::WaitsForPlace => self.try_timeout * u32::try_from(tries).unwrap_or(1),
+            Patience::HasStaleAnswer => Duration::ZERO,
+        };
+        let asked = self.places.ask(requester, max_wait, self.ask_in_turn(&name, question.kind, tries)).await;
         asked.unwrap_or_else(|NoPlace| TimedResult::unasked())
     }
 
@@ -235,7 +250,7 @@ fn options(try_timeout: Duration) -> ResolverOpts {
     options.timeout = try_timeout;
     // Retries are ours.
     options.attempts = 0;
-    options.max_active_requests = PROMPT_MAX + SLOW_MAX;
+    options.max_active_requests = OVER_TCP_MAX;
     options.cache_size = 0;
     // Only DNS decides where mail and webhooks go (contract 8: `dns.servers` apply to every lookup).
     options.use_hosts_file = ResolveHosts::Never;

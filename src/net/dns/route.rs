@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::base::entropy::{self, Entropy};
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{MailHost, RouteFailure};
+use crate::engine::ports::{MailHost, Requester, RouteFailure};
 
 use super::answer::{Answer, Unknown};
 use super::fact::RecordData;
@@ -46,8 +46,12 @@ enum HostLookup {
 }
 
 /// Returns the mail servers of `domain`, in the order to try.
-pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<MailHost>, RouteFailure> {
-    let found = shared.ask(domain.as_str(), Kind::Mx).await;
+pub(super) async fn mail_hosts(
+    shared: &Arc<Shared>,
+    domain: &DomainName,
+    requester: Requester,
+) -> Result<Vec<MailHost>, RouteFailure> {
+    let found = shared.ask(domain.as_str(), Kind::Mx, requester).await;
     let exchanges = match found.answer {
         Answer::Found(facts) => ordered(&facts, found.trust, &*shared.entropy)?,
         Answer::NoData => vec![Exchange { preference: 0, name: domain.as_str().to_owned(), trust: found.trust }],
@@ -59,7 +63,7 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
     let mut tally = HostLookups { looped: own.is_some(), ..HostLookups::default() };
     let mut rest = exchanges.chunks(HOSTS_MAX);
     for round in rest.by_ref().take(ROUNDS_MAX) {
-        let found = look_up(shared, round).await;
+        let found = look_up(shared, round, requester).await;
         let ended = tally.take(round, found);
         if ended || !tally.hosts.is_empty() {
             return tally.verdict();
@@ -73,8 +77,12 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
 }
 
 /// Returns the names of all mail servers of `domain`, sorted.
-pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<String>, RouteFailure> {
-    let found = shared.ask(domain.as_str(), Kind::Mx).await;
+pub(super) async fn exchanges(
+    shared: &Arc<Shared>,
+    domain: &DomainName,
+    requester: Requester,
+) -> Result<Vec<String>, RouteFailure> {
+    let found = shared.ask(domain.as_str(), Kind::Mx, requester).await;
     let exchanges = match found.answer {
         Answer::Found(facts) => ordered(&facts, found.trust, &*shared.entropy)?,
         Answer::NoData => return Ok(vec![domain.as_str().to_owned()]),
@@ -131,20 +139,20 @@ fn before(mut exchanges: Vec<Exchange>, own: Option<u16>) -> Vec<Exchange> {
 }
 
 /// Looks up the servers concurrently and returns the results in their order.
-async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<HostLookup> {
+async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange], requester: Requester) -> Vec<HostLookup> {
     // Dropping the set aborts its tasks, so a cancelled caller leaves no running tasks.
     let mut tasks = JoinSet::new();
     for (place, exchange) in exchanges.iter().cloned().enumerate() {
         let shared = Arc::clone(shared);
-        tasks.spawn(async move { (place, find(&shared, exchange).await) });
+        tasks.spawn(async move { (place, find(&shared, exchange, requester).await) });
     }
     let mut found = tasks.join_all().await;
     found.sort_by_key(|(place, _)| *place);
     found.into_iter().map(|(_, found)| found).collect()
 }
 
-async fn find(shared: &Shared, exchange: Exchange) -> HostLookup {
-    let answer = shared.host(&exchange.name).await;
+async fn find(shared: &Shared, exchange: Exchange, requester: Requester) -> HostLookup {
+    let answer = shared.host(&exchange.name, requester).await;
     let (v4, v6) = answer.families();
     if v4.iter().chain(&v6).any(|address| shared.own.listens_at(*address)) {
         return HostLookup::Own;

@@ -38,7 +38,7 @@ impl World {
     }
 
     async fn route(&self, name: &str) -> Result<Vec<MailHost>, RouteFailure> {
-        self.resolver.mail_hosts(&domain(name)).await
+        self.resolver.mail_hosts(&domain(name), Requester::SERVICE).await
     }
 
     async fn names(&self, name: &str) -> Vec<String> {
@@ -258,11 +258,13 @@ async fn dead_name_servers_never_fail_a_working_domain() {
         let name = format!("dead{n}.example");
         world.zone.says(&name, RecordType::MX, Say::Silence);
         let resolver = world.resolver.clone();
-        dead.spawn(async move { resolver.mail_hosts(&domain(&name)).await });
+        dead.spawn(async move { resolver.mail_hosts(&domain(&name), Requester::SERVICE).await });
     }
     while world.zone.asked("dead0.example", RecordType::MX) == 0 {
         tokio::task::yield_now().await;
     }
+    let other = world.resolver.mail_hosts(&domain("site.example"), Requester::CHECKS).await;
+    assert!(other.is_ok(), "another account's query has a slot at once: {other:?}");
     let route = loop {
         // A query without a permit says nothing about the name and is not cached.
         let route = world.route("site.example").await;
@@ -280,7 +282,7 @@ async fn a_burst_for_one_domain_sends_one_query() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
     let site = domain("site.example");
-    let route = || world.resolver.mail_hosts(&site);
+    let route = || world.resolver.mail_hosts(&site, Requester::SERVICE);
     let (one, two, three, four) = tokio::join!(route(), route(), route(), route());
     assert!(one.is_ok() && one == two && two == three && three == four);
     assert_eq!(world.zone.asked("site.example", RecordType::MX), 1);
@@ -341,10 +343,13 @@ async fn host_addresses_are_returned_without_the_guard_s_check() {
     let world = World::new().await;
     world.zone.a("host.example", &["10.0.0.1"]).aaaa("host.example", &["2606:4700::1"]);
     let resolver: &dyn HostAddresses = &world.resolver;
-    assert_eq!(resolver.addresses("Host.example").await, Ok(addresses(&["10.0.0.1", "2606:4700::1"])));
-    assert_eq!(resolver.addresses("10.0.0.1").await, Ok(addresses(&["10.0.0.1"])));
-    assert_eq!(resolver.addresses("gone.example").await, Err(LookupFailure::Absent));
-    assert_eq!(resolver.addresses("localhost").await, Ok(addresses(&["127.0.0.1", "::1"])));
+    assert_eq!(
+        resolver.addresses("Host.example", Requester::SERVICE).await,
+        Ok(addresses(&["10.0.0.1", "2606:4700::1"]))
+    );
+    assert_eq!(resolver.addresses("10.0.0.1", Requester::SERVICE).await, Ok(addresses(&["10.0.0.1"])));
+    assert_eq!(resolver.addresses("gone.example", Requester::SERVICE).await, Err(LookupFailure::Absent));
+    assert_eq!(resolver.addresses("localhost", Requester::SERVICE).await, Ok(addresses(&["127.0.0.1", "::1"])));
 }
 
 #[tokio::test]

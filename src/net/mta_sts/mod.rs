@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{BoxFuture, LookupFailure, PolicyHosts, PostError, StsFetchFailure, Unfetched};
+use crate::engine::ports::{BoxFuture, LookupFailure, PolicyHosts, PostError, Requester, StsFetchFailure, Unfetched};
 use crate::net::dns::HostAddresses;
 use crate::net::network_guard::Guard;
 use crate::net::post::{Connection, connect, word};
@@ -56,13 +56,13 @@ impl HttpsPolicyHosts {
         Self { tls, names, guard, port, deadline }
     }
 
-    async fn fetch(&self, domain: &DomainName) -> Result<String, Unfetched> {
-        let fetched = timeout(self.deadline, self.ask(format!("mta-sts.{domain}"))).await;
+    async fn fetch(&self, domain: &DomainName, requester: Requester) -> Result<String, Unfetched> {
+        let fetched = timeout(self.deadline, self.ask(format!("mta-sts.{domain}"), requester)).await;
         fetched.unwrap_or_else(|_| Err(failed("the policy host did not answer in time")))
     }
 
-    async fn ask(&self, host: String) -> Result<String, Unfetched> {
-        let addresses = self.permitted(&host).await?;
+    async fn ask(&self, host: String, requester: Requester) -> Result<String, Unfetched> {
+        let addresses = self.permitted(&host, requester).await?;
         let authority = if self.port == HTTPS { host.clone() } else { format!("{host}:{}", self.port) };
         let request = Request::get("/.well-known/mta-sts.txt").header(HOST, authority).header(ACCEPT, "*/*");
         let request =
@@ -77,8 +77,8 @@ impl HttpsPolicyHosts {
     }
 
     /// Returns the permitted addresses of the host; never empty.
-    async fn permitted(&self, host: &str) -> Result<Vec<SocketAddr>, Unfetched> {
-        let found = self.names.addresses(host).await.map_err(|failure| match failure {
+    async fn permitted(&self, host: &str, requester: Requester) -> Result<Vec<SocketAddr>, Unfetched> {
+        let found = self.names.addresses(host, requester).await.map_err(|failure| match failure {
             LookupFailure::Unasked => Unfetched::Unasked,
             LookupFailure::Absent | LookupFailure::Temporary(_) => failed("the policy host's name did not resolve"),
         })?;
@@ -89,8 +89,12 @@ impl HttpsPolicyHosts {
 }
 
 impl PolicyHosts for HttpsPolicyHosts {
-    fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
-        Box::pin(self.fetch(domain))
+    fn sts_policy<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        requester: Requester,
+    ) -> BoxFuture<'a, Result<String, Unfetched>> {
+        Box::pin(self.fetch(domain, requester))
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::engine::ports::LookupFailure;
+use crate::engine::ports::{LookupFailure, Requester};
 use crate::net::tls;
 
 const TEXT: &str = "version: STSv1\nmode: enforce\nmx: mx.example.test\nmax_age: 86400\n";
@@ -21,7 +21,7 @@ const INTERIM: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 struct Names(Result<Vec<IpAddr>, LookupFailure>);
 
 impl HostAddresses for Names {
-    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+    fn addresses<'a>(&'a self, host: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         assert_eq!(host, "mta-sts.example.test");
         let addresses = self.0.clone();
         Box::pin(async { addresses })
@@ -60,7 +60,7 @@ impl World {
         let names = Arc::new(Names(addresses));
         let deadline = Duration::from_millis(1000);
         let hosts = HttpsPolicyHosts::new(self.roots.clone(), names, Arc::new(guard), self.port, deadline);
-        let fetched = hosts.sts_policy(&"example.test".parse().unwrap()).await;
+        let fetched = hosts.sts_policy(&"example.test".parse().unwrap(), Requester::SERVICE).await;
         fetched.map_err(|unfetched| match unfetched {
             Unfetched::Failed(failure) => format!("{}: {}", failure.fault.as_str(), failure.why),
             Unfetched::Unasked => "unasked".to_owned(),

@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
 use self::pool::Pool;
-use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
+use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, Requester, WebhookRequest};
 use crate::net::dns::HostAddresses;
 use crate::net::network_guard::Guard;
 use crate::net::tls;
@@ -70,7 +70,8 @@ impl HttpPost {
     }
 
     /// Sends the request and waits for the head of the answer.
-    async fn send(&self, WebhookRequest { url, headers, body }: WebhookRequest) -> Result<Answer, PostError> {
+    async fn send(&self, attempt: WebhookRequest) -> Result<Answer, PostError> {
+        let WebhookRequest { url, headers, body, requester } = attempt;
         if url.scheme() != "https" && !self.guard.permits_plain_http() {
             return Err(PostError::Protocol);
         }
@@ -80,15 +81,15 @@ impl HttpPost {
         }
         let mut connection = match self.idle.take(origin(&url)) {
             Some(connection) => connection,
-            None => self.open(&url).await?,
+            None => self.open(&url, requester).await?,
         };
         let response = connection.exchange(request).await.map_err(|error| word(&*error, PostError::Protocol))?;
         Ok(Answer { url, connection, response })
     }
 
     /// Opens a connection to the host of `url`, if the guard permits one of its addresses.
-    pub(super) async fn open(&self, url: &Url) -> Result<Connection, PostError> {
-        let addresses = self.permitted(url).await?;
+    pub(super) async fn open(&self, url: &Url, requester: Requester) -> Result<Connection, PostError> {
+        let addresses = self.permitted(url, requester).await?;
         let name = match (literal(url), url.domain()) {
             (Some(address), _) => ServerName::from(address),
             (None, name) => ServerName::try_from(name.unwrap_or_default().to_owned()).map_err(|_| PostError::Tls)?,
@@ -102,11 +103,11 @@ impl HttpPost {
     }
 
     /// Returns the permitted addresses of the host of `url`; never empty.
-    async fn permitted(&self, url: &Url) -> Result<Vec<SocketAddr>, PostError> {
+    async fn permitted(&self, url: &Url, requester: Requester) -> Result<Vec<SocketAddr>, PostError> {
         let mut addresses = match literal(url) {
             Some(address) => vec![address],
             None => {
-                let look_up = self.names.addresses(url.domain().unwrap_or_default());
+                let look_up = self.names.addresses(url.domain().unwrap_or_default(), requester);
                 let found = timeout(self.deadline.mul_f32(LOOKUP_SHARE), look_up).await;
                 found.map_err(|_| PostError::Dns)?.map_err(|_| PostError::Dns)?
             }

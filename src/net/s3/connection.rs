@@ -10,7 +10,7 @@ use url::{Host, Url};
 
 use super::S3Settings;
 use crate::domain::network::Network;
-use crate::engine::ports::{BucketErrorKind, LookupFailure};
+use crate::engine::ports::{BucketErrorKind, LookupFailure, Requester};
 use crate::net::dns::HostAddresses;
 use crate::net::tls;
 
@@ -84,7 +84,7 @@ impl reqwest::dns::Resolve for Names {
     fn resolve(&self, name: Name) -> Resolving {
         let (names, allow) = (Arc::clone(&self.names), self.allow.clone());
         Box::pin(async move {
-            let mut found = names.addresses(name.as_str()).await.map_err(Unresolved)?;
+            let mut found = names.addresses(name.as_str(), Requester::SERVICE).await.map_err(Unresolved)?;
             if let Some(allow) = allow {
                 found.retain(|address| is_local_or_allowed(*address, &allow));
             }

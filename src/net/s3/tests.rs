@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use super::testing::Server;
 use super::*;
 use crate::base::secret::Secret;
-use crate::engine::ports::{BucketSettings as _, LookupFailure, Versioning};
+use crate::engine::ports::{BucketSettings as _, LookupFailure, Requester, Versioning};
 
 struct NoNames;
 
 impl HostAddresses for NoNames {
-    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+    fn addresses<'a>(&'a self, host: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         let found = match host {
             "near.example" => Ok(vec!["127.0.0.1".parse().unwrap()]),
             "far.example" => Ok(vec!["192.0.2.1".parse().unwrap()]),

@@ -7,7 +7,7 @@ use super::*;
 use crate::base::entropy::Entropy;
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::DkimAlgorithm;
-use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
 use crate::mail::dkim::{SigningKey, sign};
 use crate::mail::dkim_key::generate;
 use crate::smtp::tlsa::TlsaRecord;
@@ -20,13 +20,13 @@ pub(super) struct PublishedKeys {
 }
 
 impl Resolve for PublishedKeys {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
     }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, name: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         self.asked.lock().unwrap().push(name.to_owned());
         let record = self.records.lock().unwrap().get(name).cloned();
         Box::pin(async move { record.map(|record| vec![record]).ok_or(LookupFailure::Absent) })
@@ -35,7 +35,7 @@ impl Resolve for PublishedKeys {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        self.txt(name)
+        self.txt(name, Requester::SERVICE)
     }
     fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })

@@ -12,7 +12,7 @@ use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::base::time::Timestamp;
 use crate::domain::event::{Authenticated, TlsPolicy};
-use crate::engine::ports::{BoxFuture, Clock, Resolve, RouteFailure, StsFetchFailure, Unfetched};
+use crate::engine::ports::{BoxFuture, Clock, Requester, Resolve, RouteFailure, StsFetchFailure, Unfetched};
 use crate::engine::settings::Settings;
 use crate::smtp::outcome::Phase;
 use crate::smtp::transcript::Transcript;
@@ -51,14 +51,14 @@ pub(in crate::engine) struct Outside {
 }
 
 impl Resolve for Outside {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Ok(vec![host(&[])]) })
     }
-    fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, name: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         let found = self.tlsa.lock().unwrap().get(name).cloned();
         Box::pin(async { found.unwrap_or(Err(LookupFailure::Absent)) })
     }
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, name: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         assert_eq!(name, "_mta-sts.example.test");
         let text = self.txt.lock().unwrap().clone();
         let is_busy = self.is_busy.load(Ordering::SeqCst);
@@ -66,7 +66,7 @@ impl Resolve for Outside {
         Box::pin(async move { text.filter(|_| !is_busy).map(|text| vec![text]).ok_or(none) })
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        self.txt(name)
+        self.txt(name, Requester::SERVICE)
     }
     fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
@@ -77,7 +77,7 @@ impl Resolve for Outside {
 }
 
 impl PolicyHosts for Outside {
-    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
+    fn sts_policy<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<String, Unfetched>> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
         let policy = self.policy.lock().unwrap().clone();
         Box::pin(async {
@@ -139,11 +139,11 @@ impl World {
     }
 
     async fn policy(&self) -> DomainPolicy {
-        self.policies.of(&domain()).await
+        self.policies.of(&domain(), Requester::SERVICE).await
     }
 
     async fn requires(&self, host: &MailHost) -> Result<TlsPolicy, TlsFault> {
-        let required = self.policies.requirement(&self.policy().await, host).await;
+        let required = self.policies.requirement(&self.policy().await, host, Requester::SERVICE).await;
         required.map(|required| required.policy()).map_err(|unmet| match unmet {
             Unmet::Unfit(unfit) => unfit.fault,
             Unmet::Unasked => panic!("it could not be asked for"),
@@ -219,14 +219,14 @@ async fn a_failed_query_does_not_count_as_the_absence_of_a_policy() {
     let is_busy = |is_busy| world.outside.is_busy.store(is_busy, Ordering::SeqCst);
     is_busy(true);
     let policy = world.policy().await;
-    assert_eq!(world.policies.requirement(&policy, &host(&[])).await, Err(Unmet::Unasked));
+    assert_eq!(world.policies.requirement(&policy, &host(&[]), Requester::SERVICE).await, Err(Unmet::Unasked));
     is_busy(false);
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
     is_busy(true);
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "the stored policy applies");
     world.has_tlsa(Err(LookupFailure::Unasked));
     let policy = world.policy().await;
-    assert_eq!(world.policies.requirement(&policy, &host(&[MX])).await, Err(Unmet::Unasked));
+    assert_eq!(world.policies.requirement(&policy, &host(&[MX]), Requester::SERVICE).await, Err(Unmet::Unasked));
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn dane_takes_precedence_over_mta_sts() {
     world.has_tlsa(Ok(vec![record(3), record(0)]));
     assert_eq!(world.requires(&host(&[MX])).await, Ok(TlsPolicy::Dane));
     assert_eq!(world.requires(&host(&[])).await, Err(TlsFault::StsPolicyInvalid), "if the MX records are not signed");
-    let required = world.policies.requirement(&world.policy().await, &host(&[MX])).await.unwrap();
+    let required = world.policies.requirement(&world.policy().await, &host(&[MX]), Requester::SERVICE).await.unwrap();
     let TlsRequirement::Dane(terms) = required else { panic!("{required:?}") };
     assert_eq!((terms.associations.len(), &terms.names[..]), (1, &[MX.to_owned(), "example.test".to_owned()][..]));
 }
@@ -343,7 +343,7 @@ async fn dane_takes_precedence_over_mta_sts() {
 async fn without_usable_tlsa_records_tls_is_required_and_mta_sts_still_applies() {
     let world = World::new();
     world.has_tlsa(Ok(vec![record(0), record(1)]));
-    let required = world.policies.requirement(&world.policy().await, &host(&[MX])).await.unwrap();
+    let required = world.policies.requirement(&world.policy().await, &host(&[MX]), Requester::SERVICE).await.unwrap();
     assert!(matches!(&required, TlsRequirement::Dane(terms) if terms.associations.is_empty()), "{required:?}");
     world.announces("1");
     world.publishes("enforce", MX);
@@ -365,7 +365,7 @@ async fn a_violation_in_testing_mode_is_delivered_and_counted() {
     world.announces("1");
     world.publishes("testing", MX);
     let policy = world.policy().await;
-    let required = world.policies.requirement(&policy, &host(&[])).await.unwrap();
+    let required = world.policies.requirement(&policy, &host(&[]), Requester::SERVICE).await.unwrap();
     assert_eq!(required, TlsRequirement::Opportunistic);
     let facts = |authenticated| TlsFacts {
         version: "TLSv1.3".to_owned(),

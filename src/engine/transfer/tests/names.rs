@@ -133,6 +133,23 @@ async fn accounts_take_turns_at_look_ups() {
 }
 
 #[tokio::test]
+async fn an_account_never_waits_for_the_turn_of_another_account_s_look_up() {
+    let names = Names::new().await;
+    for n in 0..1500 {
+        let domain = format!("slow{n}.test");
+        names.never_answers(&domain);
+        assert_eq!(names.ask(&domain, Stream::Transactional), Route::Asked);
+    }
+    assert_eq!(names.ask("both.test", Stream::Transactional), Route::Asked, "the last of many");
+    let other = AccountId(Ulid([7; 16]));
+    assert_eq!(names.ask_for(other, "both.test", Stream::Transactional), Route::Asked);
+    names.know("both.test").await;
+    let asked = names.world.net.asked.lock().unwrap().clone();
+    let before = asked.iter().position(|domain| domain == "both.test").unwrap();
+    assert!(before <= 2 * 128, "{before}");
+}
+
+#[tokio::test]
 async fn messages_over_the_lookup_limit_stay_in_the_store_and_are_sent_later() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));

@@ -10,8 +10,8 @@ use tokio::sync::{Semaphore, watch};
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{
-    Body, BoxFuture, LookupFailure, MailHost, PolicyHosts, Post, PostError, PostOutcome, Resolve, RouteFailure,
-    Session, Target, Transmit, Unfetched, WebhookRequest,
+    Body, BoxFuture, LookupFailure, MailHost, PolicyHosts, Post, PostError, PostOutcome, Requester, Resolve,
+    RouteFailure, Session, Target, Transmit, Unfetched, WebhookRequest,
 };
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::reply::ReplyParser;
@@ -113,7 +113,11 @@ impl Net {
 }
 
 impl Resolve for Net {
-    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(
+        &'a self,
+        domain: &'a DomainName,
+        _: Requester,
+    ) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         self.asked.lock().unwrap().push(domain.to_string());
         Box::pin(async move {
             if self.stuck.lock().unwrap().contains(domain.as_str()) {
@@ -140,10 +144,10 @@ impl Resolve for Net {
             Ok(self.hosts(domain.as_str()).into_iter().map(host).collect())
         })
     }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
-    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
@@ -258,7 +262,7 @@ impl Session for ScriptedSession {
 pub(super) struct NoPost(pub(super) Arc<Net>);
 
 impl PolicyHosts for NoPost {
-    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
+    fn sts_policy<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<String, Unfetched>> {
         unreachable!("no domain of these tests announces a policy")
     }
 }

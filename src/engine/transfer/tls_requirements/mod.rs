@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Shared;
 use super::site::Site;
 use crate::domain::event::TlsFacts;
-use crate::engine::ports::{MailHost, Session, Target};
+use crate::engine::ports::{MailHost, Requester, Session, Target};
 use crate::engine::tls_policy::{DomainPolicy, Unfit, Unmet};
 use crate::smtp::finding;
 use crate::smtp::outcome::Outcome;
@@ -39,17 +39,21 @@ pub(super) enum Withheld {
 pub(super) struct Held<'a> {
     shared: &'a Shared,
     policy: Option<DomainPolicy>,
+    /// The message's account and stream, for lookups.
+    pub(super) requester: Requester,
 }
 
 impl<'a> Held<'a> {
     /// Returns the current policy for the message of `row` at `site`. The smarthost decides about mail behind it. A
     /// message that waives TLS looks up no policy (RFC 8689), so none is counted.
-    pub(super) async fn new(shared: &'a Shared, site: &Site, row: &MessageRow) -> Self {
+    pub(super) async fn new(shared: &'a Shared, site: &Site, row: &MessageRow, requester: Requester) -> Self {
         let policy = match site {
-            Site::Provider(_) | Site::Servers(_) if !row.waives_tls => Some(shared.tls.of(row.to.domain()).await),
+            Site::Provider(_) | Site::Servers(_) if !row.waives_tls => {
+                Some(shared.tls.of(row.to.domain(), requester).await)
+            }
             Site::Provider(_) | Site::Servers(_) | Site::Smarthost(_) | Site::Captured(_) => None,
         };
-        Self { shared, policy }
+        Self { shared, policy, requester }
     }
 
     /// Whether a connection opened under `required` meets it.
@@ -63,7 +67,7 @@ impl<'a> Held<'a> {
     /// Reason why the server is not contacted.
     pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, Withheld> {
         let (Some(policy), Some(host)) = (&self.policy, host) else { return Ok(TlsRequirement::Opportunistic) };
-        let required = self.shared.tls.requirement(policy, host).await;
+        let required = self.shared.tls.requirement(policy, host, self.requester).await;
         required.map_err(|unmet| match unmet {
             Unmet::Unfit(unfit) => {
                 self.shared.tls.count_unfit(policy, &host.name, &unfit);
@@ -81,9 +85,9 @@ impl<'a> Held<'a> {
         if agreed.policy.as_ref() == Some(policy) && age < AGREED {
             return Some(agreed);
         }
-        let hosts = self.shared.engine.resolver.mail_hosts(&policy.domain).await.ok()?;
+        let hosts = self.shared.engine.resolver.mail_hosts(&policy.domain, self.requester).await.ok()?;
         let host = hosts.iter().find(|host| *host.name == *target.host)?;
-        let required = self.shared.tls.requirement(policy, host).await.ok()?;
+        let required = self.shared.tls.requirement(policy, host, self.requester).await.ok()?;
         required.is_met_by(&target.tls, tls.as_ref()).then(|| self.agreement(required))
     }
 

@@ -55,7 +55,7 @@ fn secured(authenticated: Authenticated) -> Option<TlsFacts> {
 
 /// Returns the requirements for a message to a recipient at `domain`.
 async fn held(shared: &Shared, domain: DomainName) -> Held<'_> {
-    Held::new(shared, &Site::Servers(MX.into()), &message(&domain)).await
+    Held::new(shared, &Site::Servers(MX.into()), &message(&domain), Requester::SERVICE).await
 }
 
 fn message(domain: &DomainName) -> MessageRow {
@@ -69,7 +69,7 @@ async fn a_message_that_waives_tls_looks_up_no_policy_and_is_not_counted() {
     world.publishes("enforce", "other.example.test");
     let shared = shared(&world);
     let row = MessageRow { waives_tls: true, ..message(&domain()) };
-    let waiving = Held::new(&shared, &Site::Servers(MX.into()), &row).await;
+    let waiving = Held::new(&shared, &Site::Servers(MX.into()), &row, Requester::SERVICE).await;
     let host = host(&[]);
     assert!(matches!(waiving.requirement(Some(&host)).await, Ok(TlsRequirement::Opportunistic)));
     let (phase, ending) = (Phase::StartTls, Ending::TlsFailed("no".to_owned()));

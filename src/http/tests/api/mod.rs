@@ -50,7 +50,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::engine::accounts::NewKey;
 use crate::engine::follow::Streams;
-use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
@@ -111,13 +111,13 @@ impl Names {
 }
 
 impl Resolve for Names {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName, _: Requester) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
     }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+    fn tlsa<'a>(&'a self, _: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
     }
-    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+    fn txt<'a>(&'a self, name: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         self.txt_now(name)
     }
     fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::*;
-use crate::engine::ports::LookupFailure;
+use crate::engine::ports::{LookupFailure, Requester};
 
 mod interim;
 
@@ -61,7 +61,7 @@ struct World {
 struct Names(Mutex<Result<Vec<IpAddr>, LookupFailure>>);
 
 impl HostAddresses for Names {
-    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+    fn addresses<'a>(&'a self, host: &'a str, _: Requester) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         assert_eq!(host, "hook.example");
         let addresses = self.0.lock().unwrap().clone();
         Box::pin(async {
@@ -99,7 +99,8 @@ impl World {
     async fn post_to(&self, url: &str) -> PostOutcome {
         let headers = vec![("Content-Type", "application/json".to_owned()), ("X-Service-Attempt", "1".to_owned())];
         let body = bytes::Bytes::from_static(b"{\"id\":\"evt_1\"}");
-        let outcome = self.post.post(WebhookRequest { url: url.parse().unwrap(), headers, body }).await;
+        let requester = Requester::SERVICE;
+        let outcome = self.post.post(WebhookRequest { url: url.parse().unwrap(), headers, body, requester }).await;
         assert!(outcome.duration < TEST_DEADLINE * 2, "{outcome:?}");
         outcome
     }

@@ -89,6 +89,16 @@ impl<T, O: Copy + Eq + Hash> FairQueue<T, O> {
         Some((owner, item))
     }
 
+    /// Returns the number of owners with items.
+    pub fn owners(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// Returns the owner whose turn is next, among those for which `may` returns true.
+    pub fn next_owner(&self, may: impl Fn(&O) -> bool) -> Option<O> {
+        self.turns.iter().copied().find(may)
+    }
+
     /// Returns whether an owner for which `may` returns true has an item.
     pub fn has_of(&self, may: impl Fn(&O) -> bool) -> bool {
         self.turns.iter().any(may)

@@ -50,9 +50,9 @@ pub enum Signal {
     Answered,
     /// The site asked for a lower rate.
     Slowed,
-    /// The site refused the connection, or could not be reached.
+    /// The site could not be reached.
     PushedBack,
-    /// It closed the connection with 421.
+    /// It refused or closed an open connection, for example with 421.
     TurnedAway,
     /// The site stopped answering during the message.
     TimedOut,
@@ -91,7 +91,7 @@ pub enum Input {
     TryNow,
     /// A requested wake-up is due.
     Woken,
-    /// The next message may start according to the rate limit.
+    /// The time of the next message has come.
     TurnCame,
     /// Memory is short.
     Spill,

@@ -22,6 +22,7 @@ mod spacing;
 mod spill;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod view;
 mod window;
 
@@ -35,6 +36,7 @@ pub use slots::Slot;
 use slots::Slots;
 use spacing::Spacing;
 pub use spill::{Place, Spill, SpillArea};
+use turns::Special;
 pub use view::{Obstacle, View};
 pub use window::Trust;
 use window::{Window, WindowState};
@@ -51,8 +53,7 @@ pub struct Destination {
     queue: MessageQueue,
     window: Window,
     slots: Slots,
-    /// The message that probes the site.
-    prober: Option<Slot>,
+    special: Special,
     /// Kept connections.
     kept: usize,
     /// Whether the waiting messages are suspended.
@@ -61,8 +62,8 @@ pub struct Destination {
     connections: Option<Spacing>,
     /// A lower rate that an answer requested, and its end.
     slower: Option<(Spacing, Timestamp)>,
-    /// When the next message may start, if it waits for the rate limit.
-    spaced_until: Option<Duration>,
+    /// When the next message may start, if it waits for the rate limit, for a probe, or behind other accounts.
+    turn_at: Option<Duration>,
     last_answer: Option<String>,
     spilled: SpillArea,
     is_shared: bool,
@@ -77,13 +78,13 @@ impl Destination {
             queue: MessageQueue::default(),
             window: Window::new(limits.connections),
             slots: Slots::default(),
-            prober: None,
+            special: Special::default(),
             kept: 0,
             is_suspended: false,
             messages: limits.messages_per_minute.map(Spacing::per_minute),
             connections: limits.connections_per_minute.map(Spacing::per_minute),
             slower: None,
-            spaced_until: None,
+            turn_at: None,
             last_answer: None,
             spilled: SpillArea::default(),
             is_shared: limits.is_shared,
@@ -113,8 +114,14 @@ impl Destination {
                     self.throttle(until, effects);
                 }
             }
-            Input::Space(per_minute, until) => self.slower = Some((Spacing::per_minute(per_minute), until)),
-            Input::Narrow(most, until) => self.window.limit(most, until),
+            Input::Space(per_minute, until) => {
+                self.slower = Some((Spacing::per_minute(per_minute), until));
+                effects.push(Effect::WakeAt(until));
+            }
+            Input::Narrow(most, until) => {
+                self.window.limit(most, until);
+                effects.push(Effect::WakeAt(until));
+            }
             Input::LetPass(slot) => {
                 if let Some(message) = self.end(slot) {
                     self.enqueue(message, effects, |queue, message| queue.put_back(message, moment.machine));
@@ -161,16 +168,17 @@ impl Destination {
     fn set_back(&mut self, by: Duration, effects: &mut Vec<Effect>) {
         self.window.set_back(by);
         self.slower = self.slower.map(|(spacing, until)| (spacing, until - by));
-        if let WindowState::BackedOff(until) = self.window.state() {
-            effects.push(Effect::WakeAt(until));
-        }
+        let backoff = match self.window.state() {
+            WindowState::BackedOff(until) => Some(until),
+            WindowState::Probing | WindowState::Open => None,
+        };
+        let ends = [backoff, self.window.limit_end(), self.slower.map(|(_, until)| until)];
+        effects.extend(ends.into_iter().flatten().map(Effect::WakeAt));
     }
 
     fn end(&mut self, slot: Slot) -> Option<QueuedMessage> {
         let message = self.slots.remove(slot)?;
-        if self.prober == Some(slot) {
-            self.prober = None;
-        }
+        self.special.ended(slot);
         Some(message)
     }
 
@@ -211,7 +219,7 @@ impl Destination {
     fn wake(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         if !self.is_stopped && self.window.begin_probe(now) {
             // The next message is the probe, even if an earlier one is still in flight.
-            self.prober = None;
+            self.special.prober = None;
         }
         self.spilled.woken();
         if self.reads_spilled(now) {
@@ -241,11 +249,7 @@ impl Destination {
         if std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended {
             effects.push(if is_suspended { Effect::Suspend } else { Effect::Resume });
         }
-        while let Some(message) = self.next(moment) {
-            let slot = self.slots.add(message);
-            if self.window.state() == WindowState::Probing {
-                self.prober = Some(slot);
-            }
+        while let Some((slot, message)) = self.start_next(moment) {
             effects.push(Effect::Start(slot, message));
         }
         if self.reads_spilled(moment.wall) && self.spilled.calls() {
@@ -259,43 +263,6 @@ impl Destination {
         if count > 0 {
             effects.push(Effect::Quit(count));
         }
-    }
-
-    /// Returns the next message that may start.
-    fn next(&mut self, moment: Moment) -> Option<QueuedMessage> {
-        self.spaced_until = None;
-        let may_start = match self.window.state() {
-            _ if self.is_stopped => false,
-            WindowState::BackedOff(_) => false,
-            WindowState::Probing => self.prober.is_none(),
-            WindowState::Open => self.slots.len() < self.window.connections(moment.wall),
-        };
-        let has_marketing_slots = self.marketing_slots(moment.wall) > 0;
-        if !may_start || self.queue.transactional_len() == 0 && !has_marketing_slots {
-            return None;
-        }
-        let wait = self.spacing_wait(moment);
-        // A probe does not wait for the rate limit.
-        if !wait.is_zero() && self.window.state() == WindowState::Open {
-            self.spaced_until = Some(moment.machine + wait);
-            return None;
-        }
-        let slower = self.slower.as_mut().map(|(spacing, _)| spacing);
-        self.messages.iter_mut().chain(slower).for_each(|spacing| spacing.count(moment.machine));
-        self.queue.pop(has_marketing_slots, moment.machine)
-    }
-
-    /// Returns the number of marketing messages that may start. If the streams share the destination, one connection is
-    /// reserved.
-    fn marketing_slots(&self, now: Timestamp) -> usize {
-        let waiting = self.queue.marketing_len();
-        // Messages in flight since before the throttling do not count against the probe.
-        if self.window.state() == WindowState::Probing {
-            return waiting;
-        }
-        let connections = self.window.connections(now);
-        let theirs = if self.is_shared { connections.saturating_sub(1).max(1) } else { connections };
-        theirs.saturating_sub(self.slots.marketing()).min(waiting)
     }
 
     /// Returns how long the next message must wait for the rate limit.

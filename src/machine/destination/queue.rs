@@ -43,6 +43,7 @@ impl MessageQueue {
         self.marketing.len()
     }
 
+    #[cfg(test)]
     pub(super) const fn transactional_len(&self) -> usize {
         self.transactional.len()
     }
@@ -54,6 +55,13 @@ impl MessageQueue {
         }
     }
 
+    const fn in_stream(&self, stream: Stream) -> &FairQueue<QueuedMessage> {
+        match stream {
+            Stream::Transactional => &self.transactional,
+            Stream::Marketing => &self.marketing,
+        }
+    }
+
     pub(super) fn push(&mut self, message: QueuedMessage) {
         self.ends_at = self.ends_at.min(message.give_up_at);
         self.of(message.stream).push(message.place.account, message);
@@ -62,25 +70,34 @@ impl MessageQueue {
     /// Puts a message back before the others of its account. The account lets others pass for a while.
     pub(super) fn put_back(&mut self, message: QueuedMessage, machine: Duration) {
         self.ends_at = self.ends_at.min(message.give_up_at);
+        self.letting_pass.retain(|_, until| *until > machine);
         self.letting_pass.insert(message.place.account, machine + LETS_PASS);
         self.of(message.stream).push_front(message.place.account, message);
     }
 
-    /// Returns the next message. Marketing messages are skipped if no connection is free for them.
-    pub(super) fn pop(&mut self, has_marketing_slots: bool, machine: Duration) -> Option<QueuedMessage> {
-        self.letting_pass.retain(|_, until| *until > machine);
-        let Self { transactional, marketing, letting_pass, .. } = self;
-        let may = |account: &AccountId| !letting_pass.contains_key(account);
-        let mut of_marketing =
-            |may: &dyn Fn(&AccountId) -> bool| if has_marketing_slots { marketing.pop_of(may) } else { None };
-        let passing = transactional.pop_of(may).or_else(|| of_marketing(&may));
-        passing.or_else(|| transactional.pop()).or_else(|| of_marketing(&|_| true))
+    /// Returns the account whose turn it is, among those for which `may` returns true.
+    pub(super) fn next(&self, stream: Stream, may: impl Fn(&AccountId) -> bool) -> Option<AccountId> {
+        self.in_stream(stream).next_owner(may)
+    }
+
+    /// Returns the number of accounts with messages of a stream.
+    pub(super) fn accounts(&self, stream: Stream) -> usize {
+        self.in_stream(stream).owners()
+    }
+
+    /// Whether the account lets others pass.
+    pub(super) fn lets_pass(&self, account: &AccountId, machine: Duration) -> bool {
+        self.letting_pass.get(account).is_some_and(|until| *until > machine)
+    }
+
+    /// Removes the account's next message. Its turn passes to another account.
+    pub(super) fn pop(&mut self, stream: Stream, account: AccountId) -> Option<QueuedMessage> {
+        self.of(stream).pop_of(|other| *other == account)
     }
 
     /// Whether there is a message of an account other than `account` that does not let others pass.
     pub(super) fn has_other(&self, account: AccountId, has_marketing_slots: bool, machine: Duration) -> bool {
-        let lets_pass = |other: &AccountId| self.letting_pass.get(other).is_some_and(|until| *until > machine);
-        let may = |other: &AccountId| *other != account && !lets_pass(other);
+        let may = |other: &AccountId| *other != account && !self.lets_pass(other, machine);
         self.transactional.has_of(may) || has_marketing_slots && self.marketing.has_of(may)
     }
 

@@ -1,8 +1,10 @@
 //! Slots of the started messages of a destination. Each message has one until it has ended.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::QueuedMessage;
+use crate::base::id::AccountId;
 
 /// Identifies a started message. Slots are never reused.
 pub type Slot = u64;
@@ -19,6 +21,8 @@ pub(super) struct Slots {
 #[derive(Debug, Clone)]
 struct Started {
     message: QueuedMessage,
+    /// Its start on the monotonic clock.
+    at: Duration,
     /// Whether it has or opens a connection.
     is_connected: bool,
 }
@@ -43,10 +47,30 @@ impl Slots {
         self.connected
     }
 
-    pub(super) fn add(&mut self, message: QueuedMessage) -> Slot {
+    /// Returns the number of messages of an account.
+    pub(super) fn of(&self, account: &AccountId) -> usize {
+        self.started.values().filter(|started| started.message.place.account == *account).count()
+    }
+
+    /// Whether an account has a message.
+    pub(super) fn has_of(&self, account: &AccountId) -> bool {
+        self.started.values().any(|started| started.message.place.account == *account)
+    }
+
+    /// Returns the start of the message that started last.
+    pub(super) fn last_start(&self) -> Option<Duration> {
+        self.started.last_key_value().map(|(_, started)| started.at)
+    }
+
+    /// Returns the start of a message that has not ended.
+    pub(super) fn started_at(&self, slot: Slot) -> Option<Duration> {
+        self.started.get(&slot).map(|started| started.at)
+    }
+
+    pub(super) fn add(&mut self, message: QueuedMessage, at: Duration) -> Slot {
         self.last += 1;
         self.marketing += usize::from(message.is_marketing());
-        self.started.insert(self.last, Started { message, is_connected: false });
+        self.started.insert(self.last, Started { message, at, is_connected: false });
         self.last
     }
 
@@ -58,7 +82,7 @@ impl Slots {
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Option<QueuedMessage> {
-        let Started { message, is_connected } = self.started.remove(&slot)?;
+        let Started { message, is_connected, .. } = self.started.remove(&slot)?;
         self.connected -= usize::from(is_connected);
         self.marketing -= usize::from(message.is_marketing());
         Some(message)

@@ -74,9 +74,9 @@ impl Destination {
         self.kept.saturating_sub(self.slots.len() - self.slots.connected())
     }
 
-    /// Returns when the next message may start, if it waits for the rate limit.
+    /// Returns when the next message may start, if that is known.
     pub const fn next_wake(&self) -> Option<Duration> {
-        self.spaced_until
+        self.turn_at
     }
 
     /// Whether a message of another account than `account` could start instead of one that waits for a connection.

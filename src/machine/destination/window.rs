@@ -167,8 +167,8 @@ impl Window {
         if self.state == WindowState::Probing { self.pushed_back(now) } else { None }
     }
 
-    /// The site closed a connection with 421. While its other connections succeed, the window is halved. If most of the
-    /// last attempts failed, the site is backed off, and the end of the backoff is returned.
+    /// The site refused or closed a connection. While its other connections succeed, the window is halved. If most of
+    /// the last attempts failed, the site is backed off, and the end of the backoff is returned.
     pub(super) fn turned_away(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.recent.note(true);
         if self.recent.is_mostly_failed() || self.state == WindowState::Probing {
@@ -218,6 +218,11 @@ impl Window {
     /// Returns the start of the backoff, unless the site is open.
     pub(super) fn closed_at(&self) -> Option<Timestamp> {
         (self.state != WindowState::Open).then_some(self.closed_at)
+    }
+
+    /// Returns the end of the last requested limit on connections.
+    pub(super) fn limit_end(&self) -> Option<Timestamp> {
+        self.fewer.map(|(_, until)| until)
     }
 
     /// Returns the end of the requested limit on connections, if that limit is effective.

@@ -11,6 +11,7 @@ use super::*;
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::stream::Stream;
 use model::{Model, START, message};
+use turns::{PROBE_MAX, STUCK};
 
 const LIMITS: Limits = Limits {
     connections: 4,
@@ -43,9 +44,76 @@ fn accounts_take_turns_and_the_window_grows_while_messages_are_accepted() {
     }
     assert_eq!(model.started(), [3, 6]);
     model.end(3, Signal::Took);
-    assert_eq!(model.started(), [6, 9], "its turn came when it was alone");
+    assert_eq!(model.started(), [6, 4], "the other account waits");
     model.end(6, Signal::Took);
-    assert_eq!(model.started(), [9, 4, 12], "then the other account's, and one connection more");
+    assert_eq!(model.started(), [4, 9, 12], "and one connection more");
+}
+
+#[test]
+fn an_account_never_waits_long_for_slow_messages_of_another() {
+    let mut model = model(LIMITS);
+    [3, 6, 9, 4].into_iter().for_each(|n| model.due(n));
+    assert_eq!((model.started(), model.destination.next_wake()), (vec![3, 6], Some(START.machine + STUCK)));
+    model.pass(STUCK);
+    model.step(Input::TurnCame);
+    assert_eq!(model.started(), [3, 6, 4], "one connection more than the window");
+    [7, 5].into_iter().for_each(|n| model.due(n));
+    assert_eq!(model.started(), [3, 6, 4], "and no other");
+    model.end(4, Signal::Answered);
+    assert_eq!(model.started(), [3, 6, 7], "at once, because the first two are still slow");
+    model.end(7, Signal::Answered);
+    assert_eq!(model.started(), [3, 6, 5]);
+    model.end(3, Signal::Answered);
+    assert_eq!(model.started(), [6, 5], "the window has two");
+}
+
+#[test]
+fn marketing_mail_never_waits_long_for_slow_marketing_mail_of_another_account() {
+    let mut model = model(Limits { is_shared: true, ..LIMITS });
+    let marketing = |n: u8| QueuedMessage { stream: Stream::Marketing, ..message(n, Timestamp::MAX) };
+    [3, 6, 4].into_iter().for_each(|n| model.take(n, marketing(n)));
+    assert_eq!(model.started(), [3]);
+    model.pass(STUCK);
+    model.step(Input::TurnCame);
+    assert_eq!(model.started(), [3, 4]);
+}
+
+#[test]
+fn a_limit_that_the_site_requested_is_never_exceeded() {
+    let mut model = model(LIMITS);
+    model.step(Input::Narrow(1, START.wall + Duration::from_secs(600)));
+    [3, 4].into_iter().for_each(|n| model.due(n));
+    model.pass(STUCK);
+    model.step(Input::TurnCame);
+    assert_eq!(model.started(), [3]);
+}
+
+#[test]
+fn messages_start_when_a_requested_limit_ends() {
+    for limit in
+        [Input::Narrow(1, START.wall + Duration::from_secs(60)), Input::Space(1, START.wall + Duration::from_secs(50))]
+    {
+        let mut model = model(LIMITS);
+        model.step(limit);
+        [3, 6].into_iter().for_each(|n| model.due(n));
+        assert_eq!(model.started(), [3]);
+        model.wake();
+        assert_eq!(model.started(), [3, 6], "{limit:?}");
+    }
+}
+
+#[test]
+fn a_probe_that_hangs_is_followed_by_the_next_message_after_a_minute() {
+    let mut model = throttled();
+    model.wake();
+    assert_eq!((model.started(), model.destination.next_wake()), (vec![2], Some(model.now.machine + PROBE_MAX)));
+    model.pass(PROBE_MAX);
+    model.step(Input::TurnCame);
+    assert_eq!(model.started(), [2, 3]);
+    model.due(4);
+    assert_eq!(model.started(), [2, 3], "it has another minute");
+    model.end(3, Signal::Took);
+    assert_eq!((model.started(), model.is_suspended), (vec![2, 4], false));
 }
 
 #[test]

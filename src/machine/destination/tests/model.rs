@@ -134,6 +134,11 @@ impl Model {
         started.into_iter().map(|(_, n)| n).collect()
     }
 
+    /// Whether a message beyond the window runs.
+    pub(super) const fn is_extra_in_use(&self) -> bool {
+        self.destination.special.extra.is_some()
+    }
+
     pub(super) fn is_put_off(&self, n: u8) -> bool {
         self.messages[&n].1 == Where::PutOff
     }
@@ -212,7 +217,7 @@ impl Model {
                 assert!(self.wakes.first().is_some_and(|at| *at <= until), "it is probed later")
             }
             WindowState::Probing => {
-                let prober = destination.prober.is_some_and(|slot| destination.slots.has(slot));
+                let prober = destination.special.prober.is_some_and(|slot| destination.slots.has(slot));
                 assert!(prober || waiting == 0, "a site that is to be probed has a prober");
             }
             WindowState::Open => {

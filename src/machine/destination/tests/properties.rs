@@ -80,6 +80,44 @@ proptest! {
     }
 
     #[test]
+    fn no_account_is_given_more_than_half_while_another_waits(
+        connections in 1usize..9,
+        ends in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let mut model = model(Limits { connections, ..LIMITS });
+        (1..=40).for_each(|n| model.due(n * 3));
+        (1..=40).for_each(|n| model.due(n * 3 + 1));
+        let held = |model: &Model| [0, 1].map(|account| model.started().iter().filter(|n| *n % 3 == account).count());
+        for pick in ends {
+            let (started, before) = (model.started(), held(&model));
+            model.end(started[usize::from(pick) % started.len()], Signal::Took);
+            let most = model.destination.window.connections(model.now.wall).div_ceil(2);
+            for (after, before) in held(&model).into_iter().zip(before) {
+                prop_assert!(after <= most.max(before), "{after} of {most}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_newcomer_waits_at_most_two_seconds_whatever_the_others_do(
+        connections in 1usize..6,
+        steps in prop::collection::vec((0u8..13, any::<u8>()), 0..40),
+    ) {
+        let (mut model, mut next) = (model(Limits { connections, ..LIMITS }), 0);
+        for (kind, pick) in steps {
+            apply(&mut model, &mut next, kind, pick - pick % 7);
+        }
+        let others = model.started();
+        prop_assume!(model.destination.window.state() == WindowState::Open && !others.is_empty());
+        let account = AccountId(Ulid([9; 16]));
+        let message = message(255, Timestamp::MAX);
+        model.take(255, QueuedMessage { place: Place { account, ..message.place }, ..message });
+        model.pass(STUCK);
+        model.step(Input::TurnCame);
+        prop_assert!(model.started().contains(&255) || model.is_extra_in_use());
+    }
+
+    #[test]
     fn a_message_waits_for_at_most_two_of_another_account(
         waiting in 1u8..60,
         connections in 1usize..5,

@@ -1,0 +1,147 @@
+//! The next message of a destination. Transactional mail goes first, and accounts take turns: while another account
+//! waits, none gets more than half of the connections.
+//!
+//! Connections become free when their messages end, which may take minutes. If no message of the site starts for two
+//! seconds, an account without any started message may therefore use one connection more than the window has.
+
+use std::time::Duration;
+
+use super::window::WindowState;
+use super::{Destination, Moment, QueuedMessage, Slot};
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::stream::Stream;
+
+/// Time without a start after which an account without a started message may exceed the window.
+pub(super) const STUCK: Duration = Duration::from_secs(2);
+/// Maximum time of a probe before the next message probes too.
+pub(super) const PROBE_MAX: Duration = Duration::from_secs(60);
+
+/// The message that may start next.
+struct Turn {
+    stream: Stream,
+    account: AccountId,
+    /// Whether it exceeds the window.
+    is_extra: bool,
+}
+
+/// The messages that use more than a turn: the probe, and the one beyond the window.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Special {
+    /// The message that probes the site.
+    pub(super) prober: Option<Slot>,
+    /// The message beyond the window.
+    pub(super) extra: Option<Slot>,
+}
+
+impl Special {
+    pub(super) fn ended(&mut self, slot: Slot) {
+        for special in [&mut self.prober, &mut self.extra] {
+            *special = special.filter(|other| *other != slot);
+        }
+    }
+}
+
+impl Destination {
+    /// Starts the next message, if one may start now.
+    pub(super) fn start_next(&mut self, moment: Moment) -> Option<(Slot, QueuedMessage)> {
+        self.turn_at = None;
+        let is_probe = self.window.state() == WindowState::Probing;
+        let turn = self.turn(moment)?;
+        let wait = self.spacing_wait(moment);
+        // A probe does not wait for the rate limit.
+        if !wait.is_zero() && !is_probe {
+            self.turn_at = Some(moment.machine + wait);
+            return None;
+        }
+        let slower = self.slower.as_mut().map(|(spacing, _)| spacing);
+        self.messages.iter_mut().chain(slower).for_each(|spacing| spacing.count(moment.machine));
+        let message = self.queue.pop(turn.stream, turn.account)?;
+        let slot = self.slots.add(message, moment.machine);
+        if is_probe {
+            self.special.prober = Some(slot);
+        }
+        if turn.is_extra {
+            self.special.extra = Some(slot);
+        }
+        Some((slot, message))
+    }
+
+    fn turn(&mut self, moment: Moment) -> Option<Turn> {
+        if self.is_stopped || self.queue.len() == 0 {
+            return None;
+        }
+        match self.window.state() {
+            WindowState::BackedOff(_) => None,
+            WindowState::Probing => self.probe_turn(moment),
+            WindowState::Open => self.regular_turn(moment).or_else(|| self.extra_turn(moment)),
+        }
+    }
+
+    fn probe_turn(&mut self, moment: Moment) -> Option<Turn> {
+        let began = self.special.prober.and_then(|prober| self.slots.started_at(prober));
+        if let Some(until) = began.map(|began| began + PROBE_MAX).filter(|until| *until > moment.machine) {
+            self.turn_at = Some(until);
+            return None;
+        }
+        self.next_of(&Stream::ALL, moment, |_| true)
+    }
+
+    /// Returns the next turn within the window.
+    fn regular_turn(&self, moment: Moment) -> Option<Turn> {
+        let connections = self.window.connections(moment.wall);
+        if self.slots.len() >= connections {
+            return None;
+        }
+        let has_marketing_slots = self.marketing_slots(moment.wall) > 0;
+        let streams = if has_marketing_slots { &Stream::ALL[..] } else { &[Stream::Transactional] };
+        let most = connections.div_ceil(2);
+        self.next_of(streams, moment, |account| self.slots.of(account) < most)
+    }
+
+    /// Returns the next turn beyond the window. A limit that the site has requested is never exceeded.
+    fn extra_turn(&mut self, moment: Moment) -> Option<Turn> {
+        if self.special.extra.is_some() || self.window.fewer_until(moment.wall).is_some() {
+            return None;
+        }
+        let passes = |account: &AccountId| !self.queue.lets_pass(account, moment.machine);
+        let is_new = |account: &AccountId| passes(account) && !self.slots.has_of(account);
+        let found = Stream::ALL.iter().find_map(|stream| Some((*stream, self.queue.next(*stream, is_new)?)));
+        let (stream, account) = found?;
+        let until = self.slots.last_start()? + STUCK;
+        if until > moment.machine {
+            self.turn_at = Some(until);
+            return None;
+        }
+        Some(Turn { stream, account, is_extra: true })
+    }
+
+    /// Returns the next turn of these streams, in their order. Accounts for which `has_share` returns true go first
+    /// within a stream, and accounts that let others pass go last.
+    fn next_of(&self, streams: &[Stream], moment: Moment, has_share: impl Fn(&AccountId) -> bool) -> Option<Turn> {
+        let passes = |account: &AccountId| !self.queue.lets_pass(account, moment.machine);
+        let first = |stream| {
+            let is_contended = self.queue.accounts(stream) > 1;
+            let within = |account: &AccountId| passes(account) && has_share(account);
+            let fair = if is_contended { self.queue.next(stream, within) } else { None };
+            fair.or_else(|| self.queue.next(stream, passes))
+        };
+        let of = |find: &dyn Fn(Stream) -> Option<AccountId>| {
+            streams.iter().find_map(|stream| Some(Turn { stream: *stream, account: find(*stream)?, is_extra: false }))
+        };
+        of(&first).or_else(|| of(&|stream| self.queue.next(stream, |_| true)))
+    }
+
+    /// Returns the number of marketing messages that may start. If the streams share the destination, one connection is
+    /// reserved.
+    pub(super) fn marketing_slots(&self, now: Timestamp) -> usize {
+        let waiting = self.queue.marketing_len();
+        // Messages in flight since before the throttling do not count against the probe.
+        if self.window.state() == WindowState::Probing {
+            return waiting;
+        }
+        let connections = self.window.connections(now);
+        let theirs = if self.is_shared { connections.saturating_sub(1).max(1) } else { connections };
+        theirs.saturating_sub(self.slots.marketing()).min(waiting)
+    }
+}

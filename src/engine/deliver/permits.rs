@@ -104,15 +104,17 @@ mod tests {
 
     use super::*;
     use crate::base::id::Ulid;
-    use std::sync::atomic::AtomicU8;
+    use std::sync::atomic::AtomicU32;
 
-    fn account(number: u8) -> AccountId {
-        AccountId(Ulid([number; 16]))
+    fn account(number: u32) -> AccountId {
+        let mut id = [0; 16];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        AccountId(Ulid(id))
     }
 
     /// Takes a permit that is available at once, for a new account.
     fn now(permits: &Permits, health: EndpointHealth) -> Option<Permit> {
-        static LAST: AtomicU8 = AtomicU8::new(10);
+        static LAST: AtomicU32 = AtomicU32::new(10);
         match pin!(permits.take(account(LAST.fetch_add(1, Ordering::Relaxed)), health))
             .poll(&mut Context::from_waker(Waker::noop()))
         {
@@ -121,9 +123,9 @@ mod tests {
         }
     }
 
-    /// Returns the number of `permits` that many accounts, each with few requests, may hold together.
+    /// Returns the number of `permits` that many accounts, each with one request, may hold together.
     const fn of_many(permits: u32) -> usize {
-        (permits + permits / 8) as usize
+        (permits + permits / 4) as usize
     }
 
     #[test]

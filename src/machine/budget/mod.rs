@@ -3,7 +3,8 @@
 //! most a sixteenth.
 //!
 //! Units are released when their use ends, which may take minutes. Accounts that hold few units may therefore exceed
-//! the budget together by an eighth. So even if one account has taken everything, another is served at once.
+//! the budget together by an eighth, and accounts that hold none by another eighth. So even if some accounts have taken
+//! everything, another is served at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -18,6 +19,8 @@ const TRANSACTIONAL_PART: u32 = 4;
 const EXTRA_PART: u32 = 8;
 /// Limit for an account with few units, and for a site under contention: one of this many parts.
 const SMALL_PART: u32 = 16;
+/// Maximum first claim of an account that may use the second eighth: one of this many parts, and at least one unit.
+const FIRST_PART: u32 = 256;
 /// Minimum size of a budget that may be exceeded.
 const EXTRA_FROM: u32 = 16;
 /// Maximum number of an account's claims that are searched for one that fits the free units.
@@ -218,8 +221,14 @@ impl Budget {
     }
 
     fn is_free(&self, claim: &Claim) -> bool {
-        let is_small = held(&self.accounts, &claim.account) + claim.units <= self.units / SMALL_PART;
-        let extra = if is_small { self.extra() } else { 0 };
+        let held = held(&self.accounts, &claim.account);
+        let extra = if held == 0 && claim.units <= (self.units / FIRST_PART).max(1) {
+            2 * self.extra()
+        } else if held + claim.units <= self.units / SMALL_PART {
+            self.extra()
+        } else {
+            0
+        };
         let is_of_stream =
             claim.stream == Stream::Transactional || self.marketing_used + claim.units <= self.marketing_units;
         is_of_stream && self.used + claim.units <= self.units + extra

@@ -123,6 +123,11 @@ impl SmtpSession {
         }
     }
 
+    async fn read_reset(&mut self) -> bool {
+        self.drive().await;
+        self.driver.client.is_reusable()
+    }
+
     async fn transfer(&mut self, envelope: &Envelope, body: &mut dyn Body) -> Outcome {
         let now = self.driver.now();
         self.driver.client.begin(envelope, body.size(), now);
@@ -169,6 +174,11 @@ impl SmtpSession {
 }
 
 impl Session for SmtpSession {
+    fn reset(&mut self) -> Option<BoxFuture<'_, bool>> {
+        let now = self.driver.now();
+        if self.driver.client.reset(now) { Some(Box::pin(self.read_reset())) } else { None }
+    }
+
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome> {
         Box::pin(self.transfer(envelope, body))
     }

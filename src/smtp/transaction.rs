@@ -68,17 +68,18 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// Starts a message: its first commands go to `out`.
+    /// Starts a message: its first commands go to `out`. A connection is clean before its first message, and after an
+    /// RSET of its own.
     pub(super) fn begin(
         envelope: &Envelope,
         size: usize,
         capabilities: Capabilities,
-        is_first: bool,
+        is_clean: bool,
         out: &mut Vec<u8>,
     ) -> Self {
         // Only from the second message on: some servers count an RSET without effect as junk.
-        let awaits = if is_first { AwaitedReply::Mail } else { AwaitedReply::Rset };
-        if !is_first {
+        let awaits = if is_clean { AwaitedReply::Mail } else { AwaitedReply::Rset };
+        if !is_clean {
             out.extend_from_slice(b"RSET\r\n");
         }
         let pace = if capabilities.pipelining {
@@ -90,7 +91,7 @@ impl Transaction {
             let (mut mail, mut rcpt) = (Vec::new(), Vec::new());
             push_mail(envelope, size, capabilities, &mut mail);
             push_rcpt(envelope, &mut rcpt);
-            if is_first {
+            if is_clean {
                 out.append(&mut mail);
             }
             Pace::OneByOne { mail, rcpt }

@@ -1,6 +1,7 @@
 //! The webhook receivers: one endpoint for each tenant, at `https://hooks-N.test/`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -26,7 +27,7 @@ pub(super) fn url(tenant: usize) -> String {
 }
 
 impl Post for SimulatedPost {
-    fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
+    fn post<'a>(&'a self, request: WebhookRequest, begun: &'a AtomicBool) -> BoxFuture<'a, PostOutcome> {
         Box::pin(async move {
             let (world, began) = (&self.world, Instant::now());
             fence::sends(world, self.life);
@@ -35,6 +36,7 @@ impl Post for SimulatedPost {
                 let error = world.pick(&[PostError::Dns, PostError::Connect, PostError::Tls]);
                 return outcome(None, Some(error), began);
             }
+            begun.store(true, Ordering::Release);
             let (status, error, is_seen) = self.judge();
             if is_seen {
                 self.record(&request, status.is_some_and(|status| status / 100 == 2));

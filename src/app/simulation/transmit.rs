@@ -128,6 +128,17 @@ impl SimulatedSession {
 }
 
 impl Session for SimulatedSession {
+    fn reset(&mut self) -> Option<BoxFuture<'_, bool>> {
+        let now = self.now();
+        if !self.client.reset(now) {
+            return None;
+        }
+        Some(Box::pin(async {
+            self.drive().await;
+            self.is_reusable()
+        }))
+    }
+
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let _transfer = Transfer::begin(&self.world, &self.server.name);

@@ -2,6 +2,7 @@
 //! machine whose log another machine has claimed, so that it can't record anything.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -104,7 +105,7 @@ impl Engine {
         let request = self.alert_request(id, kind, body, 1);
         let (status, detail) = match notifier.zip(request) {
             Some((notifier, request)) => {
-                let outcome = notifier.post.post(request).await;
+                let outcome = notifier.post.post(request, &AtomicBool::new(false)).await;
                 let answer = outcome.status.map(|status| format!("status {status}"));
                 match outcome.error {
                     None => (NoticeStatus::Sent, answer.unwrap_or_default()),

@@ -2,6 +2,7 @@
 //! One operation records the outcome. After a crash before that operation, the notice is sent again.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -187,7 +188,7 @@ impl Notifier {
         match self.engine.alert_request(id, kind, body, number) {
             // The webhook is no longer configured.
             None => NoticeEnd::Dropped,
-            Some(request) => match self.post.post(request).await.error {
+            Some(request) => match self.post.post(request, &AtomicBool::new(false)).await.error {
                 None => NoticeEnd::Sent(None),
                 Some(_) => NoticeEnd::NotTaken { at: self.engine.clock.now() },
             },

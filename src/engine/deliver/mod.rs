@@ -9,6 +9,7 @@ mod permits;
 mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -268,9 +269,18 @@ impl Shared {
         // Checked last: after a failure of the store the outcome could not be recorded, and the request would be
         // repeated.
         self.engine.store.health().check()?;
+        let begun = AtomicBool::new(false);
+        let stopped = async {
+            self.permits.closed().await;
+            // The result of a request that has begun is recorded.
+            if begun.load(Ordering::Acquire) {
+                std::future::pending().await
+            }
+        };
         let outcome = tokio::select! {
             biased;
-            outcome = self.post.post(request) => outcome,
+            () = stopped => return Ok(None),
+            outcome = self.post.post(request, &begun) => outcome,
             () = blocked.until_blocked(account) => return Ok(Some(DeliveryEnd::Abandoned)),
         };
         self.engine.meters.posted(&outcome);

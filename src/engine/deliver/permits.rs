@@ -70,16 +70,20 @@ impl Permits {
         self.closed.notify_waiters();
     }
 
-    /// Waits for a permit. Returns `None` after [`Permits::close`].
-    pub(super) async fn take(&self, account: AccountId, health: EndpointHealth) -> Option<Permit> {
+    /// Resolves after [`Permits::close`].
+    pub(super) async fn closed(&self) {
         // Subscribe before the check, so that no close in between is missed.
         let closed = self.closed.notified();
-        if self.is_closed.load(Ordering::Acquire) {
-            return None;
+        if !self.is_closed.load(Ordering::Acquire) {
+            closed.await;
         }
+    }
+
+    /// Waits for a permit. Returns `None` after [`Permits::close`].
+    pub(super) async fn take(&self, account: AccountId, health: EndpointHealth) -> Option<Permit> {
         tokio::select! {
             biased;
-            () = closed => None,
+            () = self.closed() => None,
             permit = self.turn(account, health) => permit,
         }
     }

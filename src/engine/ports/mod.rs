@@ -9,6 +9,7 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -176,6 +177,11 @@ impl Body for Bytes {
 
 /// An open session with a mail server, for one message after another.
 pub trait Session: Send {
+    /// Sends an RSET before the next message, if the server takes no MAIL with it. Resolves to whether the session can
+    /// still send. Then [`Session::send`] begins with MAIL in every session.
+    fn reset(&mut self) -> Option<BoxFuture<'_, bool>> {
+        None
+    }
     /// Transfers one message, whose bytes are read when the server is ready. Every phase has a time limit.
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome>;
     /// Returns the security of the connection, or the reason why it has none.
@@ -314,5 +320,6 @@ pub struct PostOutcome {
 /// Sends requests to webhook endpoints. One call is one request; the port never retries.
 pub trait Post: Send + Sync {
     /// Sends the request and reads the answer, within 10 seconds in total, including name resolution.
-    fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome>;
+    /// Sets `begun` right before the first byte of the request: until then, dropping the future prevents the request.
+    fn post<'a>(&'a self, request: WebhookRequest, begun: &'a AtomicBool) -> BoxFuture<'a, PostOutcome>;
 }

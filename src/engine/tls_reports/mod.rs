@@ -13,6 +13,7 @@ pub(super) use limits::ReportLimits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -252,9 +253,9 @@ impl Engine {
 
 async fn post_report(post: &dyn Post, url: url::Url, report: &TlsReport) -> Fate {
     let headers = vec![("content-type", MEDIA_TYPE.to_owned()), ("user-agent", USER_AGENT.to_owned())];
-    let outcome = post
-        .post(WebhookRequest { url, headers, body: Bytes::from(report.json()), requester: Requester::CHECKS })
-        .await;
+    let body = Bytes::from(report.json());
+    let request = WebhookRequest { url, headers, body, requester: Requester::CHECKS };
+    let outcome = post.post(request, &AtomicBool::new(false)).await;
     match (outcome.error, outcome.status) {
         (None, _) => Fate::Done,
         // A report that the receiver rejects permanently is not sent again.

@@ -69,7 +69,7 @@ impl Resolve for Outside {
 }
 
 impl Post for Outside {
-    fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
+    fn post<'a>(&'a self, request: WebhookRequest, _: &'a AtomicBool) -> BoxFuture<'a, PostOutcome> {
         self.posts.lock().unwrap().push(request);
         let is_down = self.is_down.load(Ordering::SeqCst);
         let (status, error) = if is_down { (None, Some(PostError::Connect)) } else { (Some(201), None) };

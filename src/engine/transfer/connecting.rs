@@ -28,7 +28,8 @@ pub(super) enum Opened {
 }
 
 impl Trial<'_> {
-    /// The kept connection, if it meets the needs of this message's domain and stream.
+    /// The kept connection, if it meets the needs of this message's domain and stream. Its server awaits MAIL: what it
+    /// takes to forget the previous message comes before the last check.
     pub(super) async fn renewed(&self, mut kept: Kept) -> Option<Kept> {
         let tls = kept.session.tls().ok().cloned();
         let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
@@ -38,6 +39,14 @@ impl Trial<'_> {
             return None;
         };
         kept.agreed = agreed;
+        let is_reset = match kept.session.reset() {
+            Some(reset) => reset.await,
+            None => true,
+        };
+        if !is_reset {
+            kept.leave();
+            return None;
+        }
         Some(kept)
     }
 

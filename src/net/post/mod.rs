@@ -14,6 +14,7 @@ mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -59,10 +60,10 @@ impl HttpPost {
         Self { tls, names, guard, deadline, idle: Arc::default() }
     }
 
-    async fn attempt(&self, request: WebhookRequest) -> PostOutcome {
+    async fn attempt(&self, request: WebhookRequest, begun: &AtomicBool) -> PostOutcome {
         let started = Instant::now();
         let end = (started + self.deadline).into();
-        match timeout_at(end, self.send(request)).await {
+        match timeout_at(end, self.send(request, begun)).await {
             Err(_) => failed(PostError::Timeout, started),
             Ok(Err(error)) => failed(error, started),
             Ok(Ok(answer)) => self.answered(answer, end, started).await,
@@ -70,7 +71,7 @@ impl HttpPost {
     }
 
     /// Sends the request and waits for the head of the answer.
-    async fn send(&self, attempt: WebhookRequest) -> Result<Answer, PostError> {
+    async fn send(&self, attempt: WebhookRequest, begun: &AtomicBool) -> Result<Answer, PostError> {
         let WebhookRequest { url, headers, body, requester } = attempt;
         if url.scheme() != "https" && !self.guard.permits_plain_http() {
             return Err(PostError::Protocol);
@@ -83,6 +84,7 @@ impl HttpPost {
             Some(connection) => connection,
             None => self.open(&url, requester).await?,
         };
+        begun.store(true, Ordering::Release);
         let response = connection.exchange(request).await.map_err(|error| word(&*error, PostError::Protocol))?;
         Ok(Answer { url, connection, response })
     }
@@ -182,7 +184,7 @@ pub(super) fn host_and_port(url: &Url) -> &str {
 }
 
 impl Post for HttpPost {
-    fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
-        Box::pin(self.attempt(request))
+    fn post<'a>(&'a self, request: WebhookRequest, begun: &'a AtomicBool) -> BoxFuture<'a, PostOutcome> {
+        Box::pin(self.attempt(request, begun))
     }
 }

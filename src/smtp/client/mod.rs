@@ -18,6 +18,7 @@ use crate::domain::event::TlsFacts;
 
 mod auth;
 mod opening;
+mod reset;
 mod settings;
 
 use auth::Step;
@@ -32,6 +33,7 @@ enum State {
     Handshake,
     Auth(Step),
     Ready,
+    Reset,
     Transaction(Transaction),
     Quit,
     Ended,
@@ -51,6 +53,8 @@ pub struct Client {
     opening_ends: Duration,
     /// Number of messages started on this connection.
     messages: u32,
+    /// Whether the server has answered an RSET after the last message.
+    is_reset: bool,
     transcript: Transcript,
     outcome: Option<Outcome>,
 }
@@ -70,6 +74,7 @@ impl Client {
             due,
             opening_ends,
             messages: 0,
+            is_reset: false,
             transcript: Transcript::default(),
             outcome: None,
         }
@@ -86,7 +91,7 @@ impl Client {
         match self.state {
             State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) => Want::Read,
             State::Transaction(ref transaction) if transaction.wants_content() => Want::Body,
-            State::Transaction(_) | State::Quit => Want::Read,
+            State::Transaction(_) | State::Reset | State::Quit => Want::Read,
             State::Handshake => Want::Handshake,
             State::Ready => Want::Ready,
             State::Ended => Want::Finished,
@@ -127,9 +132,8 @@ impl Client {
     /// Starts a message of `size` bytes, if the client is ready for one. Its bytes are requested once the server
     /// accepts them.
     pub fn begin(&mut self, envelope: &Envelope, size: usize, now: Duration) {
-        if self.messages > 0 {
-            self.transcript = Transcript::default();
-            self.transcript.happened("on a connection kept from the previous message");
+        if self.messages > 0 && !self.is_reset {
+            self.begin_transcript();
         }
         if !matches!(self.state, State::Ready) {
             return self.end_in(Phase::Rset, Ending::Closed("the session had ended".to_owned()));
@@ -138,9 +142,10 @@ impl Client {
             self.outcome = Some(self.outcome_of(phase, ending));
             return;
         }
-        let is_first = self.messages == 0;
+        let is_clean = self.messages == 0 || self.is_reset;
         self.messages += 1;
-        let transaction = Transaction::begin(envelope, size, self.capabilities, is_first, &mut self.out);
+        self.is_reset = false;
+        let transaction = Transaction::begin(envelope, size, self.capabilities, is_clean, &mut self.out);
         self.due = now + transaction.allowance(&self.settings.deadlines);
         self.state = State::Transaction(transaction);
     }
@@ -202,7 +207,9 @@ impl Client {
             State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Handshake => {
                 self.transcript.said(&self.out);
             }
-            State::Ready | State::Transaction(_) | State::Quit | State::Ended => self.transcript.said(&self.out),
+            State::Ready | State::Reset | State::Transaction(_) | State::Quit | State::Ended => {
+                self.transcript.said(&self.out);
+            }
         }
     }
 
@@ -250,7 +257,13 @@ impl Client {
             }
             // The outcome of a message stays. The connection is not used again.
             State::Ready | State::Ended | State::Quit => self.state = State::Ended,
-            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) | State::Transaction(_) => {
+            State::Greeting
+            | State::Ehlo
+            | State::Helo
+            | State::StartTls
+            | State::Auth(_)
+            | State::Reset
+            | State::Transaction(_) => {
                 self.end(Ending::Unreadable("unexpected data from server".to_owned()));
             }
         }
@@ -323,6 +336,8 @@ impl Client {
                 }
                 Next::Broken(ending) => self.end(ending),
             },
+            State::Reset if reply.is_positive() => (self.is_reset, self.state) = (true, State::Ready),
+            State::Reset => self.end(Ending::Answered(reply)),
             State::Quit => self.state = State::Ended,
             State::Handshake | State::Ready | State::Ended => {}
         }
@@ -335,6 +350,7 @@ impl Client {
             State::Ehlo | State::Helo => Phase::Ehlo,
             State::StartTls | State::Handshake => Phase::StartTls,
             State::Auth(_) => Phase::Auth,
+            State::Reset => Phase::Rset,
             State::Transaction(transaction) => match transaction.take_refusal() {
                 // The server has already refused the message. That is the answer, regardless of how the connection
                 // ends.

@@ -56,6 +56,30 @@ fn without_pipelining_each_command_waits_for_its_answer() {
 }
 
 #[test]
+fn without_pipelining_rset_is_answered_before_the_message_begins() {
+    let mut scene = Scene::ready("250 mx.example\r\n");
+    assert!(!scene.client.reset(scene.now), "no message came before");
+    scene.begins().hears("MAIL FROM:<b@r.example>\r\n").says("550 no\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Mail, 550));
+    assert!(scene.client.reset(scene.now));
+    scene.hears("RSET\r\n").says("250 reset\r\n");
+    assert!(scene.client.is_reusable() && !scene.client.reset(scene.now), "it is reset");
+    scene.begins().hears("MAIL FROM:<b@r.example>\r\n").says("550 no\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Mail, 550));
+    assert!(scene.client.reset(scene.now));
+    scene.hears("RSET\r\n").says("500 what\r\n");
+    assert!(!scene.client.is_reusable());
+}
+
+#[test]
+fn with_pipelining_rset_takes_no_answer_of_its_own() {
+    let mut scene = Scene::ready(ALL);
+    scene.begins().hears(PIPELINED).says("250 ok\r\n250 ok\r\n354 go\r\n").hears(WIRE).says("250 taken\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Dot, 250));
+    assert!(!scene.client.reset(scene.now));
+}
+
+#[test]
 fn falls_back_to_helo_without_ehlo_support() {
     for code in [500, 502, 504] {
         let mut scene = Scene::new();

@@ -39,6 +39,21 @@ async fn a_message_that_waits_for_a_greeting_can_be_canceled() {
 }
 
 #[tokio::test]
+async fn a_message_can_be_canceled_while_its_kept_connection_is_reset() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Resets(Arc::clone(&gate)));
+    world.send("first@slow.test").await;
+    world.pass(0).await;
+    let id = world.send("second@slow.test").await;
+    world.net.resets.subscribe().wait_for(|resets| *resets > 0).await.unwrap();
+    world.cancel(id).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!((world.progress(id), world.net.seen().len()), (("canceled", 0), 1));
+}
+
+#[tokio::test]
 async fn a_canceled_or_suppressed_message_releases_its_permit_at_once() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ pub(super) enum Behaviour {
     Holds(Arc<Semaphore>),
     /// Reads every message, and answers its final dot when the test releases it.
     HoldsDots(Arc<Semaphore>),
+    /// Accepts every message, and answers RSET when the test releases it.
+    Resets(Arc<Semaphore>),
     /// Sends its greeting once the semaphore has a permit.
     Greets(Arc<Semaphore>),
 }
@@ -68,6 +71,10 @@ pub(super) struct Net {
     pub(super) name_gates: Mutex<HashMap<String, Arc<Semaphore>>>,
     /// Number of webhook requests.
     pub(super) posted: watch::Sender<usize>,
+    /// Number of RSETs that servers have received.
+    pub(super) resets: watch::Sender<usize>,
+    /// Semaphore that holds the lookups of webhook hosts, if there is one.
+    pub(super) post_lookups: Mutex<Option<Arc<Semaphore>>>,
     /// Semaphore that holds webhook requests, if there is one.
     pub(super) post_gate: Mutex<Option<Arc<Semaphore>>>,
     /// Maximum wait of each connection for greeting and EHLO.
@@ -195,6 +202,7 @@ impl Transmit for ScriptedTransmit {
                 | Behaviour::Holds(_)
                 | Behaviour::HoldsDots(_)
                 | Behaviour::Greets(_)
+                | Behaviour::Resets(_)
                 | Behaviour::TimesOut => {
                     let (net, target) = (Arc::clone(&self.0), target.clone());
                     Ok(Box::new(ScriptedSession { net, target, behaviour, is_reusable: true }) as Box<dyn Session>)
@@ -205,6 +213,14 @@ impl Transmit for ScriptedTransmit {
 }
 
 impl Session for ScriptedSession {
+    fn reset(&mut self) -> Option<BoxFuture<'_, bool>> {
+        let Behaviour::Resets(gate) = &self.behaviour else { return None };
+        self.net.resets.send_modify(|resets| *resets += 1);
+        Some(Box::pin(async {
+            drop(gate.acquire().await.unwrap());
+            true
+        }))
+    }
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let seen = Seen {
@@ -227,6 +243,7 @@ impl Session for ScriptedSession {
                 }
                 Behaviour::Takes
                 | Behaviour::Greets(_)
+                | Behaviour::Resets(_)
                 | Behaviour::Refuses
                 | Behaviour::Fails(..)
                 | Behaviour::HoldsDots(_) => {}
@@ -268,8 +285,8 @@ impl PolicyHosts for NoPost {
 }
 
 impl Post for NoPost {
-    fn post(&self, _: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
-        self.0.posted.send_modify(|posted| *posted += 1);
+    fn post<'a>(&'a self, _: WebhookRequest, begun: &'a AtomicBool) -> BoxFuture<'a, PostOutcome> {
+        let lookup = self.0.post_lookups.lock().unwrap().clone();
         let gate = self.0.post_gate.lock().unwrap().clone();
         let outcome = PostOutcome {
             status: None,
@@ -279,6 +296,11 @@ impl Post for NoPost {
             body: None,
         };
         Box::pin(async move {
+            if let Some(lookup) = lookup {
+                drop(lookup.acquire().await.unwrap());
+            }
+            begun.store(true, Ordering::Release);
+            self.0.posted.send_modify(|posted| *posted += 1);
             if let Some(gate) = gate {
                 drop(gate.acquire().await.unwrap());
             }

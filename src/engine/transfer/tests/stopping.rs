@@ -6,6 +6,8 @@ use tokio::sync::Semaphore;
 
 use super::world::fill_places;
 use super::*;
+use crate::domain::webhook_url::WebhookUrl;
+use crate::engine::endpoints::NewEndpoint;
 
 #[tokio::test]
 async fn messages_that_wait_for_a_permit_at_a_stop_are_sent_only_after_the_restart() {
@@ -39,6 +41,39 @@ async fn no_mail_is_written_after_a_greeting_that_arrives_during_a_stop() {
     gate.add_permits(1000);
     let world = world.stopped().await;
     assert_eq!((world.net.seen().len(), world.progress(id)), (0, ("queued", 0)));
+}
+
+#[tokio::test]
+async fn no_mail_is_written_after_a_reset_that_is_answered_during_a_stop() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Resets(Arc::clone(&gate)));
+    world.send("first@slow.test").await;
+    world.pass(0).await;
+    let id = world.send("second@slow.test").await;
+    world.net.resets.subscribe().wait_for(|resets| *resets > 0).await.unwrap();
+    world.begin_to_stop().await;
+    gate.add_permits(1000);
+    let world = world.stopped().await;
+    assert_eq!((world.net.seen().len(), world.progress(id)), (1, ("queued", 0)));
+}
+
+#[tokio::test]
+async fn no_webhook_request_begins_after_a_lookup_that_ends_during_a_stop() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    *world.net.post_lookups.lock().unwrap() = Some(Arc::clone(&gate));
+    let url = WebhookUrl::parse("https://hooks.example/", |_| true).unwrap();
+    let endpoint = NewEndpoint { url, events: None, description: None };
+    world.engine.create_endpoint(world.account, endpoint).await.unwrap();
+    world.send("u@a.test").await;
+    while Arc::strong_count(&gate) < 3 {
+        tokio::task::yield_now().await;
+    }
+    world.begin_to_stop().await;
+    gate.add_permits(1000);
+    let world = world.stopped().await;
+    assert_eq!(*world.net.posted.borrow(), 0);
 }
 
 #[tokio::test]

@@ -107,6 +107,8 @@ impl World {
             bodies: watch::Sender::new(0),
             name_gates: Mutex::default(),
             posted: watch::Sender::new(0),
+            resets: watch::Sender::new(0),
+            post_lookups: Mutex::default(),
             post_gate: Mutex::default(),
             opened: Mutex::default(),
             max_wait: Mutex::default(),

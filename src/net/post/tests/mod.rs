@@ -1,7 +1,7 @@
 //! Webhook requests against receivers on loopback with a test authority, with behaviour of every kind.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -55,6 +55,8 @@ struct World {
     closed: Arc<Notify>,
     names: Arc<Names>,
     post: HttpPost,
+    /// Whether a request was begun.
+    begun: AtomicBool,
 }
 
 /// The addresses of the receiver's name. If there are none, lookups fail.
@@ -89,7 +91,7 @@ impl World {
         let names = Arc::new(Names(Mutex::new(Ok(vec![LOOPBACK]))));
         let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
         let post = HttpPost::new(roots, names.clone(), guard, TEST_DEADLINE);
-        Self { port, requests, connections, closed, names, post }
+        Self { port, requests, connections, closed, names, post, begun: AtomicBool::new(false) }
     }
 
     async fn post(&self) -> PostOutcome {
@@ -100,7 +102,8 @@ impl World {
         let headers = vec![("Content-Type", "application/json".to_owned()), ("X-Service-Attempt", "1".to_owned())];
         let body = bytes::Bytes::from_static(b"{\"id\":\"evt_1\"}");
         let requester = Requester::SERVICE;
-        let outcome = self.post.post(WebhookRequest { url: url.parse().unwrap(), headers, body, requester }).await;
+        let request = WebhookRequest { url: url.parse().unwrap(), headers, body, requester };
+        let outcome = self.post.post(request, &self.begun).await;
         assert!(outcome.duration < TEST_DEADLINE * 2, "{outcome:?}");
         outcome
     }

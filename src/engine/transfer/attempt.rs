@@ -96,6 +96,7 @@ pub(super) async fn attempt(
         transcript: Transcript::default(),
         unusable: None,
         timed_out: false,
+        was_refused: false,
     };
     let (ended, signal) = match trial.run(began).await {
         Ok(verdict) => trial.end(verdict),
@@ -136,6 +137,8 @@ pub(super) struct Trial<'a> {
     pub(super) unusable: Option<String>,
     /// Whether a server did not answer in time.
     timed_out: bool,
+    /// Whether the last server refused or closed an open connection.
+    was_refused: bool,
 }
 
 /// Reason why no server's answer decides.
@@ -278,6 +281,7 @@ impl Trial<'_> {
             self.timed_out = true;
             self.queue.handle(self.shared, Input::ServerSilent);
         }
+        self.was_refused = outcome.phase > Phase::Connect && outcome.ending != Ending::TimedOut;
         if let Ending::Unusable(why) = &outcome.ending {
             self.unusable = Some(why.clone());
         }
@@ -323,7 +327,7 @@ impl Trial<'_> {
         let is_policy = self.facts.smtp_enhanced_code.as_ref().is_some_and(|code| code.starts_with("4.7."));
         let is_greylisted = deferral.why.category == Category::Greylisted.as_str();
         match deferral.scope {
-            Scope::Site if self.facts.smtp_code == Some(421) => Signal::TurnedAway,
+            Scope::Site if self.was_refused => Signal::TurnedAway,
             Scope::Site => Signal::PushedBack,
             Scope::Message if self.timed_out => Signal::TimedOut,
             Scope::Message if is_policy && !is_greylisted => Signal::Slowed,

@@ -9,7 +9,7 @@ use super::net::answer;
 use super::*;
 use crate::engine::Tables;
 use crate::engine::audit::Behalf;
-use crate::smtp::outcome::Phase;
+use crate::smtp::outcome::{Ending, Phase};
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 
@@ -53,6 +53,25 @@ async fn one_421_among_successes_holds_back_only_its_own_message() {
     let next = world.send("w@a.test").await;
     world.pass(0).await;
     assert_eq!(world.progress(next), ("delivered", 1), "no time has passed");
+}
+
+#[tokio::test]
+async fn one_closed_or_refused_connection_among_successes_holds_back_only_its_own_message() {
+    for ending in [Ending::Closed("reset".to_owned()), answer("554 no service")] {
+        let world = single().await;
+        for n in 0..20 {
+            world.send(&format!("u{n}@a.test")).await;
+        }
+        world.pass(0).await;
+        world.net.behave("mx.a.test", Behaviour::Fails(Phase::Greeting, ending.clone()));
+        let refused = world.send("v@a.test").await;
+        world.pass(0).await;
+        assert_eq!(world.progress(refused), ("deferred", 1));
+        world.net.behave("mx.a.test", Behaviour::Takes);
+        let next = world.send("w@a.test").await;
+        world.pass(0).await;
+        assert_eq!(world.progress(next), ("delivered", 1), "no time has passed: {ending:?}");
+    }
 }
 
 #[tokio::test]

@@ -230,7 +230,7 @@ pub struct WebhookRequest {
     pub headers: Vec<(&'static str, String)>,
     /// The event's bytes.
     pub body: Bytes,
-    /// The account of the endpoint, for the lookup of its host.
+    /// The share of queries for the lookup of its host.
     pub requester: Requester,
 }
 

@@ -93,7 +93,7 @@ pub enum LookupFailure {
 /// The mail that a query is sent for. Accounts share the queries in flight, so that no account waits for another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Requester {
-    /// The account, or the nil identifier for the service.
+    /// The account. Webhook endpoints, the service and its checks have shares of their own, under their identifiers.
     pub account: AccountId,
     /// The stream. Marketing mail never uses all queries.
     pub stream: Stream,

@@ -1,5 +1,6 @@
 //! Tests of slow or postponed look-ups: which mail waits for them, and which does not.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -8,6 +9,9 @@ use super::world::START;
 use super::*;
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::stream::Stream;
+use crate::domain::webhook_url::WebhookUrl;
+use crate::engine::endpoints::NewEndpoint;
+use crate::engine::ports::Requester;
 use crate::engine::transfer::routes::{Route, Routes, WAITING_MAX};
 use crate::engine::transfer::site::Site;
 use crate::engine::wait_reason::WaitReason;
@@ -147,6 +151,18 @@ async fn an_account_never_waits_for_the_turn_of_another_account_s_look_up() {
     let asked = names.world.net.asked.lock().unwrap().clone();
     let before = asked.iter().position(|domain| domain == "both.test").unwrap();
     assert!(before <= 2 * 128, "{before}");
+}
+
+#[tokio::test]
+async fn the_lookup_of_a_webhook_host_never_waits_for_lookups_of_the_account_s_mail() {
+    let world = World::new().await;
+    let url = WebhookUrl::parse("https://hooks.example/", |_| true).unwrap();
+    let endpoint = NewEndpoint { url, events: None, description: None };
+    let (id, ..) = world.engine.create_endpoint(world.account, endpoint).await.unwrap();
+    world.send("u@a.test").await;
+    world.pass(0).await;
+    let own_share = Requester { account: AccountId(id.0), stream: Stream::Transactional };
+    assert_eq!(*world.net.requesters.lock().unwrap(), HashSet::from([own_share]));
 }
 
 #[tokio::test]

@@ -69,6 +69,8 @@ pub(super) struct Net {
     pub(super) bodies: watch::Sender<usize>,
     /// Domains whose name server answers once the semaphore has a permit.
     pub(super) name_gates: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// The shares of queries of the webhook requests.
+    pub(super) requesters: Mutex<HashSet<Requester>>,
     /// Number of webhook requests.
     pub(super) posted: watch::Sender<usize>,
     /// Number of RSETs that servers have received.
@@ -285,7 +287,8 @@ impl PolicyHosts for NoPost {
 }
 
 impl Post for NoPost {
-    fn post<'a>(&'a self, _: WebhookRequest, begun: &'a AtomicBool) -> BoxFuture<'a, PostOutcome> {
+    fn post<'a>(&'a self, request: WebhookRequest, begun: &'a AtomicBool) -> BoxFuture<'a, PostOutcome> {
+        self.0.requesters.lock().unwrap().insert(request.requester);
         let lookup = self.0.post_lookups.lock().unwrap().clone();
         let gate = self.0.post_gate.lock().unwrap().clone();
         let outcome = PostOutcome {

@@ -107,6 +107,7 @@ impl World {
             bodies: watch::Sender::new(0),
             name_gates: Mutex::default(),
             posted: watch::Sender::new(0),
+            requesters: Mutex::default(),
             resets: watch::Sender::new(0),
             post_lookups: Mutex::default(),
             post_gate: Mutex::default(),

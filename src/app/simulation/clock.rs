@@ -86,6 +86,17 @@ impl MachineClocks {
     }
 }
 
+/// The machine's own time, which a service does not adjust.
+impl Clock for MachineClocks {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(u64::try_from(self.sample().wall.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.elapsed()
+    }
+}
+
 /// The service's clock over the machine's clocks.
 pub(super) struct SimulatedClock {
     machine: MachineClocks,

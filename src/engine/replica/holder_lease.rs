@@ -8,13 +8,16 @@ use super::follow::Cursor;
 use super::objects::{ReplicaObjects, Slot};
 use crate::base::time::Timestamp;
 use crate::engine::ports::BucketResult;
-use crate::machine::replica_lease::{LEASE_MAX, wait_for};
+use crate::machine::replica_lease::LEASE_MAX;
 use crate::store::replica::name::{LOG, ObjectName};
 use crate::store::replica::slot::SlotBody;
 use crate::store::replica::{Head, Kind};
 
 /// Maximum number of claims that are read again.
 const CLAIMS_MAX: usize = 16;
+/// Time after a claim from which all earlier leases are over. The clocks of its writer and of its reader are each at
+/// most 5 minutes from the bucket's, which is checked before each claim, and the wait takes about a minute.
+const OVER_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// Leases that may still be valid at a position of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +33,12 @@ pub struct HolderLease {
 }
 
 impl HolderLease {
-    /// The assumption if no claim can be read: every lease is as long as possible.
-    pub const UNKNOWN: Self = Self { own: LEASE_MAX, earlier: LEASE_MAX, claimed_at: Timestamp::ZERO, place: 0 };
+    /// The assumption if no claim can be read: every lease is as long as possible, and began just now.
+    pub const UNKNOWN: Self = Self { own: LEASE_MAX, earlier: LEASE_MAX, claimed_at: Timestamp::MAX, place: 0 };
 
-    /// Returns the longest lease that may still be valid.
-    pub fn longest(&self) -> Duration {
-        self.own.max(self.earlier)
+    /// Returns the longest lease that may be valid at `now`.
+    pub fn longest(&self, now: Timestamp) -> Duration {
+        self.own.max(self.of_others(now))
     }
 
     /// Whether the last claim was made by a process of the directory at `place`. A copy of the directory has the same
@@ -44,16 +47,17 @@ impl HolderLease {
         self.place == place && place != 0
     }
 
-    /// Returns the longest lease of other holders that may be valid at `now` of the holder's own clock.
+    /// Returns the longest lease of holders before the last one that may be valid at `now`. The wall clock of one
+    /// machine may be set while it waits for them, so they count for longer than that wait.
     pub fn of_others(&self, now: Timestamp) -> Duration {
-        self.at(now).earlier
+        if is_over(self.claimed_at, now) { Duration::ZERO } else { self.earlier }
     }
 
     /// Returns the leases after `slot`, which follows a slot with the first line `before`. `None` if they are not
     /// known.
     pub(super) fn after(known: Option<Self>, before: Option<&Head>, slot: &Slot) -> Option<Self> {
         let head = &slot.link.head;
-        let SlotBody::Claim(claim) = &slot.body else { return known.map(|known| known.at(head.time)) };
+        let SlotBody::Claim(claim) = &slot.body else { return known };
         let own = Duration::from_millis(claim.lease_millis);
         let begun = Self { own, earlier: Duration::ZERO, claimed_at: head.time, place: claim.place };
         match before {
@@ -64,15 +68,14 @@ impl HolderLease {
             Some(before) if before.holder == head.holder && known.is_none_or(|known| known.place == claim.place) => {
                 known.map(|known| Self { own, ..known })
             }
-            Some(_) | None => known.map(|known| Self { earlier: known.longest(), ..begun }),
+            Some(_) | None => known.map(|known| Self { earlier: known.longest(head.time), ..begun }),
         }
     }
+}
 
-    /// Returns the leases at a time of the holder's clock: those of earlier holders end while it waits for them.
-    fn at(self, time: Timestamp) -> Self {
-        let is_over = time.since(self.claimed_at) > wait_for(self.earlier);
-        if is_over { Self { earlier: Duration::ZERO, ..self } } else { self }
-    }
+/// Whether all leases before a claim of the time `claimed_at` are over.
+fn is_over(claimed_at: Timestamp, now: Timestamp) -> bool {
+    now.since(claimed_at) > OVER_AFTER
 }
 
 impl ReplicaObjects {
@@ -89,10 +92,9 @@ impl ReplicaObjects {
             let (number, time) = (claim.link.head.number, claim.link.head.time);
             let before = if number > 1 { self.slot_head(number - 1).await? } else { None };
             let is_first = number == 1 || before.as_ref().is_some_and(|before| before.kind == Kind::Release);
-            // No earlier lease can be longer than this.
-            let is_over = at.time.since(time) > wait_for(LEASE_MAX);
+            let is_over = is_over(time, self.clock.now());
             let next = before.clone().filter(|_| !is_first && !is_over);
-            claims.push((claim, at.time, before));
+            claims.push((claim, before));
             match next {
                 Some(next) if claims.len() < CLAIMS_MAX => at = next,
                 None if is_first || is_over => break,
@@ -100,12 +102,12 @@ impl ReplicaObjects {
             }
         }
         let mut known = None;
-        for (claim, seen_at, before) in claims.into_iter().rev() {
+        for (claim, before) in claims.into_iter().rev() {
             let SlotBody::Claim(content) = &claim.body else { return Ok(None) };
             let own = Duration::from_millis(content.lease_millis);
             let (claimed_at, place) = (claim.link.head.time, content.place);
             let alone = HolderLease { own, earlier: Duration::ZERO, claimed_at, place };
-            known = HolderLease::after(known, before.as_ref(), &claim).or(Some(alone)).map(|known| known.at(seen_at));
+            known = HolderLease::after(known, before.as_ref(), &claim).or(Some(alone));
         }
         Ok(known)
     }

@@ -49,7 +49,7 @@ use super::world::ReplicaWorld;
 use crate::base::entropy;
 use crate::base::id::Ulid;
 use crate::engine::ports::Clock;
-use crate::machine::replica_lease::{LeaseRules, Predecessor, wait_for};
+use crate::machine::replica_lease::{LeaseRules, Predecessor};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::{
     Follower, Head, Kind, OwnClaim, Position, clear_marks, continues_without_bucket, is_fork, swap,
@@ -76,10 +76,7 @@ pub struct Joined {
 impl Joined {
     /// Returns how long the previous holder may still send mail.
     pub fn wait(&self) -> Duration {
-        match self.predecessor {
-            Predecessor::Other { lease } => wait_for(lease),
-            Predecessor::Released | Predecessor::Own => Duration::ZERO,
-        }
+        self.predecessor.wait()
     }
 
     /// Returns the lease that starts with the claim.
@@ -195,6 +192,8 @@ impl Joining {
         }
         self.log.learn_holder(&self.objects).await?;
         self.check_holder()?;
+        // Readers of the claim rely on its time.
+        self.world.check_clock()?;
         let lease = self.world.lease;
         let began = (self.cause, if lease.stops { lease.lease } else { Duration::ZERO });
         let asked = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
@@ -210,7 +209,7 @@ impl Joining {
             }
             Claimed::Yes(claim) => {
                 let predecessor = self.predecessor();
-                self.record(&claim, &asked)?;
+                self.record(&claim, &asked, predecessor.wait())?;
                 let was_migrated = self.log.follower.format()? != FORMAT;
                 let (objects, real) = (self.objects.clone(), Arc::clone(&self.world.real));
                 let asked_at = asked.asked_at;
@@ -295,22 +294,23 @@ impl Joining {
         let (lease, place) = (self.log.lease(), self.objects.place);
         // A copy of this directory has the same name, but another place. Without a slot, the bucket was emptied.
         let is_named = head.as_ref().is_none_or(|head| head.holder == self.objects.holder);
-        let has_recorded = self.own_claim.is_some_and(|claim| claim.is_of(*epoch, place));
-        let is_own = is_named && (has_recorded || lease.is_of_place(place));
+        let recorded = self.own_claim.filter(|claim| claim.is_of(*epoch, place));
+        let is_own = is_named && (recorded.is_some() || lease.is_of_place(place));
+        let now = self.objects.clock.now();
+        let has_waited = recorded.is_some_and(|claim| claim.waits_until <= self.world.real.monotonic());
         let longest = match is_own {
-            true => match lease.of_others(self.objects.clock.now()) {
-                Duration::ZERO => return Predecessor::Own,
-                // This directory claimed the log from another machine, and has not waited for that machine's lease.
-                earlier => earlier,
-            },
-            false => lease.longest(),
+            true if has_waited || lease.of_others(now).is_zero() => return Predecessor::Own,
+            // This directory claimed the log from another machine, and has not waited for that machine's lease.
+            true => lease.of_others(now),
+            false => lease.longest(now),
         };
         Predecessor::Other { lease: longest.max(self.world.lease.lease) }
     }
 
     /// Records the claim in the directory: the store is at its position, with its hold, and the directory knows that
-    /// it has claimed this epoch.
-    fn record(&mut self, claim: &Position, asked: &PendingClaim) -> Result<(), ReplicaError> {
+    /// it has claimed this epoch and waits for earlier leases.
+    fn record(&mut self, claim: &Position, asked: &PendingClaim, wait: Duration) -> Result<(), ReplicaError> {
+        let waits_until = self.world.real.monotonic() + wait;
         self.log.end(&self.objects)?;
         let follower = &mut self.log.follower;
         if self.cause.holds_queue() {
@@ -318,7 +318,7 @@ impl Joining {
         }
         follower.end_slot(*claim)?;
         follower.checkpoint()?;
-        let own = OwnClaim { epoch: claim.epoch, place: self.world.place };
+        let own = OwnClaim { epoch: claim.epoch, place: self.world.place, waits_until };
         let written = own.write(&self.world.disk, &self.directory);
         written
             .and_then(|()| clear_marks(&self.world.disk, &self.directory))

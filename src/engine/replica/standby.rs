@@ -166,7 +166,7 @@ impl Standby {
 
     /// Returns the longest lease of the log's holders that may still be valid.
     pub fn lease(&self) -> Duration {
-        self.log.lease().longest()
+        self.log.lease().longest(self.objects.clock.now())
     }
 
     /// Returns the time of the last applied batch.

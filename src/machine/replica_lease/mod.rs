@@ -26,11 +26,6 @@ const WAIT_MARGIN: Duration = Duration::from_millis(500);
 /// Number of leases without a change after which a log counts as abandoned.
 const STILL_LEASES: u32 = 2;
 
-/// Returns the time that a successor waits for a lease.
-pub fn wait_for(lease: Duration) -> Duration {
-    lease * WAIT_PERCENT / 100 + WAIT_MARGIN
-}
-
 /// The settings of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseRules {
@@ -54,6 +49,16 @@ pub enum Predecessor {
         /// The longest lease that may still be valid.
         lease: Duration,
     },
+}
+
+impl Predecessor {
+    /// Returns the time that the successor waits after its claim before it sends mail.
+    pub fn wait(self) -> Duration {
+        match self {
+            Self::Released | Self::Own => Duration::ZERO,
+            Self::Other { lease } => lease * WAIT_PERCENT / 100 + WAIT_MARGIN,
+        }
+    }
 }
 
 /// The confirmations of the log's owner.
@@ -277,8 +282,8 @@ fn claimed(asked_at: Duration, predecessor: Predecessor, now: Duration) -> Lease
     let confirmations = Confirmations { newest: Some(asked_at), wanted_since: None };
     match predecessor {
         Predecessor::Released | Predecessor::Own => LeaseState::Active(confirmations),
-        Predecessor::Other { lease } => {
-            let wait = wait_for(lease);
+        Predecessor::Other { .. } => {
+            let wait = predecessor.wait();
             LeaseState::Waiting { wait, until: now + wait, confirmations }
         }
     }

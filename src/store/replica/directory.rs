@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::backlog::DIRECTORY;
 use super::head::Holder;
@@ -61,22 +62,28 @@ pub fn holder(disk: &ReplicaDisk, data: &Path, host: &str, entropy: &dyn Entropy
     name.parse().map_err(io::Error::other)
 }
 
-/// The last epoch that a data directory has claimed, and the place where it did. It is needed if the bucket is emptied:
-/// otherwise the log's claims tell.
+/// The last epoch that a data directory has claimed, the place where it did, and the end of the wait that followed. The
+/// log's claims tell the first two, unless the bucket is emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnClaim {
     /// The epoch.
     pub epoch: u64,
     /// The place of the directory; 0 if it was not known.
     pub place: u64,
+    /// Time on the continuous clock, since the boot that `place` identifies, at which the leases of earlier holders are
+    /// over. [`Duration::MAX`] if it is not known.
+    pub waits_until: Duration,
 }
 
 impl OwnClaim {
     /// Returns the claim that was recorded in `data`. An unreadable record counts as none.
     pub fn read(disk: &ReplicaDisk, data: &Path) -> Option<Self> {
         let text = String::from_utf8(disk.0.read(&data.join(DIRECTORY).join(CLAIMED)).ok()?).ok()?;
-        let (epoch, place) = text.trim_end().split_once(' ')?;
-        Some(Self { epoch: epoch.parse().ok()?, place: place.parse().ok()? })
+        let mut numbers = text.split_whitespace().map(|number| number.parse::<u64>().ok());
+        let (epoch, place) = (numbers.next()??, numbers.next()??);
+        // Earlier versions did not record the end of the wait.
+        let waits_until = numbers.next().flatten().map_or(Duration::MAX, Duration::from_millis);
+        Some(Self { epoch, place, waits_until })
     }
 
     /// Records the claim in `data`.
@@ -84,7 +91,7 @@ impl OwnClaim {
     /// # Errors
     /// File system errors.
     pub fn write(&self, disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
-        let text = format!("{} {}\n", self.epoch, self.place);
+        let text = format!("{} {} {}\n", self.epoch, self.place, self.waits_until.as_millis());
         disk.0.create_directory(&data.join(DIRECTORY))?;
         replace(&*disk.0, &data.join(DIRECTORY), CLAIMED, &text)
     }

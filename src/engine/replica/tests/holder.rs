@@ -83,6 +83,50 @@ async fn an_interrupted_wait_for_a_lease_is_not_forgotten_and_ends() {
     assert_eq!(joined.predecessor, Predecessor::Other { lease: LONG });
     second.clock.advance(LONG * 2);
     assert_eq!(second.join(ClaimCause::Start).await.unwrap().predecessor, Predecessor::Own);
+    third.clock.advance(Duration::from_secs(16 * 60));
     assert_eq!(standby(&third, &first.key()).await.lease(), LEASE);
     drop(serving);
+}
+
+#[tokio::test]
+async fn a_wall_clock_that_is_set_during_the_wait_does_not_end_it() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (stopping(&bucket, "first", 1, LONG), stopping(&bucket, "second", 2, LEASE));
+    let third = stopping(&bucket, "third", 3, LEASE);
+    let serving = first.serve_with_base().await;
+    for machine in [&second, &third] {
+        drop(standby(machine, &first.key()).await);
+    }
+    let promoted = second.resume(second.join(ClaimCause::Promotion).await.unwrap()).await;
+    second.clock.set_ahead(Duration::from_secs(120));
+    promoted.add_account().await;
+    promoted.settled().await;
+    assert!(!promoted.stop().await);
+    assert_eq!(standby(&third, &first.key()).await.lease(), LONG, "the first machine may still send");
+    for _ in 0..2 {
+        let joined = second.join(ClaimCause::Start).await.unwrap();
+        assert_eq!(joined.predecessor, Predecessor::Other { lease: LONG });
+    }
+    // Without its objects the bucket does not tell about the first machine.
+    for name in bucket.names() {
+        bucket.set_object(&name, None);
+    }
+    let joined = second.join(ClaimCause::Start).await.unwrap();
+    assert_eq!(joined.predecessor, Predecessor::Other { lease: LEASE_MAX });
+    second.clock.advance(LEASE_MAX * 2);
+    assert_eq!(second.join(ClaimCause::Start).await.unwrap().predecessor, Predecessor::Own);
+    drop(serving);
+}
+
+#[tokio::test]
+async fn a_claim_whose_time_would_be_wrong_is_not_made() {
+    let bucket = MemoryStore::default();
+    bucket.set_date(START);
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let serving = first.serve_with_base().await;
+    drop(standby(&second, &first.key()).await);
+    second.clock.set_ahead(Duration::from_secs(301));
+    let refused = second.join(ClaimCause::Promotion).await.err();
+    assert!(matches!(refused, Some(ReplicaError::Clock(_))), "{refused:?}");
+    assert!(serving.stop().await);
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::replica::lease::Lease;
 
 fn clock() -> Arc<TestClock> {
-    Arc::new(TestClock(AtomicU64::new(START.as_millis())))
+    Arc::default()
 }
 
 fn lease(clock: &Arc<TestClock>, stops: bool, predecessor: Predecessor) -> Lease {

@@ -35,22 +35,32 @@ mod missing;
 mod own_log;
 mod sync;
 
-struct TestClock(AtomicU64);
+/// A machine's clocks, in milliseconds: the time since its boot, and the time by which its wall clock is ahead.
+#[derive(Default)]
+struct TestClock {
+    elapsed: AtomicU64,
+    ahead: AtomicU64,
+}
 
 impl TestClock {
     /// Advances time in steps that are too short to look like a frozen process.
     fn advance(&self, by: Duration) {
-        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+        self.elapsed.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock ahead.
+    fn set_ahead(&self, by: Duration) {
+        self.ahead.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+        START + self.monotonic() + Duration::from_millis(self.ahead.load(Ordering::SeqCst))
     }
 
     fn monotonic(&self) -> Duration {
-        self.now().since(START)
+        Duration::from_millis(self.elapsed.load(Ordering::SeqCst))
     }
 }
 
@@ -72,7 +82,7 @@ struct Serving {
 impl Machine {
     fn new(bucket: &MemoryStore, name: &str, seed: u64) -> Self {
         let bucket = bucket.bucket();
-        let clock = Arc::new(TestClock(AtomicU64::new(START.as_millis())));
+        let clock = Arc::<TestClock>::default();
         let world = ReplicaWorld {
             bucket: Arc::new(bucket.clone()),
             disk: ReplicaDisk::default(),

@@ -129,7 +129,7 @@ fn stranded(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result
         true => writeln!(console.out, "{}", page(&found))?,
         false => write!(console.out, "{}", stranded_words(&found))?,
     }
-    Ok(if found.messages.is_empty() { Exit::NotFound } else { Exit::Done })
+    Ok(if found == Stranded::default() { Exit::NotFound } else { Exit::Done })
 }
 
 fn page(found: &Stranded) -> Value {
@@ -150,7 +150,7 @@ fn stranded_words(found: &Stranded) -> String {
     for StrandedMessage { id, kind, to, status, created_at } in &found.messages {
         text.push_str(&format!("{} {id} {} {to} {created_at}\n", kind.as_str(), status.as_str()));
     }
-    if found.messages.is_empty() { "The log has everything.\n".to_owned() } else { text }
+    if *found == Stranded::default() { "The log has everything.\n".to_owned() } else { text }
 }
 
 fn words(report: &Report) -> String {

@@ -50,6 +50,8 @@ pub struct LogFollower {
     pub cursor: Cursor,
     pub(super) assembler: Assembler,
     slots: ReadAhead,
+    /// Whether the log is known to have the slot at the cursor.
+    pub(super) is_position_known: bool,
     /// Whether slots that the bucket lost were skipped.
     pub(super) has_skipped: bool,
     /// Sequence of the last batch that the log had when the store last knew its position.
@@ -78,6 +80,7 @@ impl LogFollower {
             cursor,
             assembler: Assembler::default(),
             slots: ReadAhead::default(),
+            is_position_known: false,
             has_skipped: false,
             confirmed: logged,
             logged,
@@ -150,6 +153,7 @@ impl LogFollower {
         self.lease = HolderLease::after(self.lease, self.cursor.head.as_ref(), &slot);
         self.cursor =
             Cursor { slot: number, digest: slot.digest, epoch: slot.link.head.epoch, head: Some(slot.link.head) };
+        self.is_position_known = true;
         if self.assembler.is_at_rest() {
             self.follower.end_slot(self.position(objects))?;
         }
@@ -201,15 +205,6 @@ impl LogFollower {
             self.follower.end_slot(self.position(objects))?;
         }
         Ok(())
-    }
-
-    /// If the log does not continue from this directory, adds to the error the batches that only this directory has.
-    pub(super) fn stranded(&self, error: ReplicaError) -> ReplicaError {
-        let (logged, have) = (self.logged, self.follower.sequence().number);
-        match error.needs_base() && have > logged {
-            true => ReplicaError::Stranded { from: logged + 1, to: have },
-            false => error,
-        }
     }
 
     /// Returns whether the log ended after the cursor when it was last read.

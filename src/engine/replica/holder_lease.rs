@@ -9,7 +9,7 @@ use super::objects::{ReplicaObjects, Slot};
 use crate::base::time::Timestamp;
 use crate::engine::ports::BucketResult;
 use crate::machine::replica_lease::LEASE_MAX;
-use crate::store::replica::name::{LOG, ObjectName};
+use crate::store::replica::name::ObjectName;
 use crate::store::replica::slot::SlotBody;
 use crate::store::replica::{Head, Kind};
 
@@ -125,7 +125,7 @@ impl ReplicaObjects {
 
     /// Returns the claim that began the epoch of the slot `last`. Epochs rise with the slots, so its place is found by
     /// bisection. Below the first slot that collection kept, only claims are left.
-    async fn claim_of(&self, last: &Head) -> Result<Option<Slot>, ReplicaError> {
+    pub(super) async fn claim_of(&self, last: &Head) -> Result<Option<Slot>, ReplicaError> {
         let (mut low, mut high) = (1, last.number);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -141,25 +141,6 @@ impl ReplicaObjects {
         match self.slot_before(high).await? {
             Some(number) => Ok(self.slot(number).await?.filter(is_claim)),
             None => Ok(None),
-        }
-    }
-
-    /// Returns the number of the last existing slot before `number`.
-    async fn slot_before(&self, number: u64) -> BucketResult<Option<u64>> {
-        let (mut after, mut found) = (String::new(), None);
-        loop {
-            let page = self.bucket.list(LOG, &after).await?;
-            for object in &page.objects {
-                match object.name.parse() {
-                    Ok(ObjectName::Slot(slot)) if slot < number => found = Some(slot),
-                    Ok(ObjectName::Slot(_)) => return Ok(found),
-                    Ok(_) | Err(_) => {}
-                }
-            }
-            match page.objects.last() {
-                Some(last) if !page.is_last => after.clone_from(&last.name),
-                Some(_) | None => return Ok(found),
-            }
         }
     }
 }

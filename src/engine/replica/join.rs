@@ -191,6 +191,7 @@ impl Joining {
             return Ok(None);
         }
         self.log.learn_holder(&self.objects).await?;
+        self.log.check_position(&self.objects, self.own_claim).await?;
         self.check_holder()?;
         // Readers of the claim rely on its time.
         self.world.check_clock()?;
@@ -261,7 +262,7 @@ impl Joining {
             }
             let why = "slots that this directory lacks were removed by collection".to_owned();
             let broken = ReplicaError::Broken { slot: self.log.cursor.slot, why };
-            return Err(self.log.stranded(broken));
+            return Err(self.log.stranded(&self.objects, self.own_claim, broken).await);
         }
         self.is_searched = true;
         Ok(true)

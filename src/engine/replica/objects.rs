@@ -129,6 +129,21 @@ impl ReplicaObjects {
         self.find_after(name::LOG, ObjectName::Slot(number).to_string(), slot_of).await
     }
 
+    /// Returns the number of the last existing slot before `number`, by bisection.
+    pub(super) async fn slot_before(&self, number: u64) -> BucketResult<Option<u64>> {
+        let (Some(mut found), mut end) = (self.slot_after(0).await?.filter(|first| *first < number), number) else {
+            return Ok(None);
+        };
+        while found + 1 < end {
+            let middle = found + (end - found) / 2;
+            match self.slot_after(middle - 1).await?.filter(|next| *next < end) {
+                Some(next) => found = next,
+                None => end = middle,
+            }
+        }
+        Ok(Some(found))
+    }
+
     /// Returns whether the bucket has an object of a base at slot `number` or above.
     pub(super) async fn has_base_from(&self, number: u64) -> BucketResult<bool> {
         // `~` is greater than every name of the previous base.

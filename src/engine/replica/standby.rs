@@ -73,12 +73,20 @@ impl Standby {
     /// # Errors
     /// The bucket; the store. [`ReplicaError::needs_base`] tells whether a new base helps.
     pub async fn follow(&mut self) -> Result<bool, ReplicaError> {
+        match self.advance().await {
+            Ok(has_more) => Ok(has_more),
+            Err(error) => Err(self.log.stranded(&self.objects, self.own_claim(), error).await),
+        }
+    }
+
+    /// Applies the next slot. Returns false at the end of the log.
+    async fn advance(&mut self) -> Result<bool, ReplicaError> {
         let step = self.log.step(&self.objects, |_| Ok(())).await;
         if step.is_err() {
             // The next slots may be collected until the bucket answers again.
             self.loss_at = Instant::now();
         }
-        let step = step.map_err(|error| self.log.stranded(error))?;
+        let step = step?;
         if step == FollowStep::End {
             self.log.learn_holder(&self.objects).await?;
         }
@@ -103,9 +111,11 @@ impl Standby {
         Ok(step != FollowStep::End)
     }
 
-    /// Fails if the next slot is missing, but later ones exist. Only a base above it helps.
+    /// Fails if the log is another one, or if the next slot is missing, but later ones exist. Only a base above it
+    /// helps.
     async fn check_for_loss(&mut self) -> Result<(), ReplicaError> {
-        let own = OwnClaim::read(&self.objects.disk, &self.directory);
+        let own = self.own_claim();
+        self.log.check_position(&self.objects, own).await?;
         if !self.log.lacks_slot(&self.objects).await? || self.log.skip_lost_slots(&self.objects, own).await? {
             return Ok(());
         }
@@ -115,6 +125,11 @@ impl Standby {
             return Err(ReplicaError::Broken { slot, why });
         }
         Err(ReplicaError::Missing { name: ObjectName::Slot(slot + 1).to_string() })
+    }
+
+    /// Returns the last claim that this directory recorded.
+    fn own_claim(&self) -> Option<OwnClaim> {
+        OwnClaim::read(&self.objects.disk, &self.directory)
     }
 
     /// Builds a store from the newest base next to the current one. The current store stays until [`Standby::open`]
@@ -159,8 +174,7 @@ impl Standby {
     pub fn owns_log(&self) -> bool {
         let is_named = self.head().is_some_and(|head| head.holder == self.objects.holder);
         // Its machine may have started again since, which changes the place.
-        let recorded = || OwnClaim::read(&self.objects.disk, &self.directory);
-        let has_recorded = || recorded().is_some_and(|claim| claim.epoch == self.log.cursor.epoch);
+        let has_recorded = || self.own_claim().is_some_and(|claim| claim.epoch == self.log.cursor.epoch);
         is_named && (self.log.lease().is_of_place(self.objects.place) || has_recorded())
     }
 

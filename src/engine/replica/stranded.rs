@@ -7,10 +7,11 @@ use super::error::ReplicaError;
 use super::follow::{FollowStep, LogFollower};
 use super::world::ReplicaWorld;
 use crate::store::replica::stranded::Stranded;
-use crate::store::replica::{Follower, Head, Kind};
+use crate::store::replica::{Follower, Head, Kind, OwnClaim};
 
 /// Returns the messages of the store in `directory` that the log lacks, because another machine claimed the log without
-/// them. Nothing is stranded while the log is the directory's own: its next start sends the rest.
+/// them, or continued the store in another bucket. Nothing is stranded while the log is the directory's own: its next
+/// start sends the rest.
 ///
 /// # Errors
 /// The bucket, a directory of another store, or the store.
@@ -29,14 +30,20 @@ pub async fn stranded(world: &ReplicaWorld, directory: &Path) -> Result<Stranded
         true => Err(ReplicaError::Claimed { slot: head.number, holder: head.holder.to_string() }),
         false => Ok(()),
     };
-    loop {
+    let own = OwnClaim::read(&world.disk, directory);
+    let is_at_end = loop {
         match log.step(&objects, accepts).await {
             Ok(FollowStep::Applied(_)) => {}
-            Ok(FollowStep::End | FollowStep::Reached) => return Ok(Stranded::default()),
-            Err(ReplicaError::Claimed { .. } | ReplicaError::Stranded { .. }) => break,
-            Err(error) if error.needs_base() => break,
+            Ok(FollowStep::End | FollowStep::Reached) if !log.lacks_slot(&objects).await? => break true,
+            Ok(FollowStep::End | FollowStep::Reached) if log.skip_lost_slots(&objects, own).await? => {}
+            Ok(FollowStep::End | FollowStep::Reached) => break false,
+            Err(ReplicaError::Claimed { .. } | ReplicaError::Stranded { .. }) => break false,
+            Err(error) if error.needs_base() => break false,
             Err(error) => return Err(error),
         }
+    };
+    match log.branch(&objects, own).await? {
+        None if is_at_end => Ok(Stranded::default()),
+        branch => Ok(log.follower.stranded_after(branch.unwrap_or(log.logged()))?),
     }
-    Ok(log.follower.stranded_after(log.logged())?)
 }

@@ -9,6 +9,7 @@ use crate::base::secret::MasterKey;
 use crate::store::error::OpError;
 use crate::store::op::release_queue::ReleaseQueue;
 use crate::store::op::{Never, Op};
+use crate::store::replica::ObjectName;
 use crate::store::row::restored::Restored;
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
@@ -185,4 +186,99 @@ async fn a_restore_that_releases_the_queue_also_releases_a_hold_of_the_log() {
     drop(log);
     assert!(!is_on_hold_in(&fork));
     drop(serving);
+}
+
+/// Lets the machine continue its store without the bucket, and then in the empty bucket `next`.
+async fn continue_in(next: &MemoryStore, machine: Machine) -> (Machine, Serving) {
+    let alone = machine.open(None);
+    let account = Account::new(AccountId::default(), "Alone".parse().unwrap(), QuotaLimits::default(), START);
+    assert!(alone.commit(CreateAccount { account, by: None }).await.is_ok());
+    alone.close();
+    drop(alone);
+    let machine = moved(next, machine, 12);
+    let serving = machine.serve().await;
+    serving.settled().await;
+    (machine, serving)
+}
+
+/// Returns the machine with another bucket.
+fn moved(next: &MemoryStore, machine: Machine, seed: u64) -> Machine {
+    Machine { directory: machine.directory, ..Machine::new(next, machine.world.holder.as_str(), seed) }
+}
+
+#[tokio::test]
+async fn a_machine_whose_bucket_was_lost_names_the_batches_that_its_successor_lacks() {
+    for (restarts, batches_of_successor) in [(0, 0), (0, 9), (2, 0), (1, 9)] {
+        let (bucket, next) = (MemoryStore::default(), MemoryStore::default());
+        let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+        let mut serving = first.serve_with_base().await;
+        serving.settled().await;
+        let following = standby(&second, &first.key()).await;
+        let common = following.position().sequence;
+        drop(following);
+        for _ in 0..3 {
+            serving.add_account().await;
+            serving.settled().await;
+        }
+        for _ in 0..restarts {
+            first.bucket.set_cut_off(true);
+            assert!(!serving.stop_within(Duration::ZERO).await);
+            first.bucket.set_cut_off(false);
+            serving = first.serve().await;
+            serving.add_account().await;
+            serving.settled().await;
+        }
+        let last = serving.store.outbox().unwrap().last();
+        first.bucket.set_cut_off(true);
+        assert!(!serving.stop_within(Duration::ZERO).await);
+        let (second, successor) = continue_in(&next, second).await;
+        for _ in 0..batches_of_successor {
+            successor.add_account().await;
+            successor.settled().await;
+        }
+        let key = first.key();
+        let first = moved(&next, first, 11);
+        let found = stranded(&first.world, first.path()).await.unwrap();
+        assert!(found.unknown_batches <= last - common);
+        let refused = first.join(ClaimCause::Start).await.err();
+        let is_of_directory = |error: &ReplicaError| {
+            error.needs_base() || matches!(error, ReplicaError::Stranded { .. } | ReplicaError::Claimed { .. })
+        };
+        assert!(refused.as_ref().is_some_and(is_of_directory), "{refused:?}");
+        let mut following = Standby::open(&first.world, first.path(), key, &[]).await.unwrap();
+        let refused = loop {
+            match following.follow().await {
+                Ok(true) => {}
+                followed => break followed.err(),
+            }
+        };
+        let named = match &refused {
+            Some(ReplicaError::Stranded { from, to }) => Some((*from, *to)),
+            _ => None,
+        };
+        assert_eq!(named, Some((common + 1, last)), "{refused:?}");
+        second.end_wait(&successor);
+        assert!(successor.stop().await);
+    }
+}
+
+#[tokio::test]
+async fn a_bisection_finds_the_last_slot_before_a_number() {
+    let bucket = MemoryStore::default();
+    let machine = Machine::new(&bucket, "first", 1);
+    assert!(machine.serve().await.stop().await);
+    let master = Arc::new(MasterKey::new(&machine.key()));
+    let identity = machine.world.identity(&master).await.unwrap().unwrap();
+    let objects = machine.world.objects(master, identity.store);
+    let slots = [3, 4, 9, 17, 18];
+    for name in bucket.names() {
+        bucket.set_object(&name, None);
+    }
+    for slot in slots {
+        bucket.set_object(&ObjectName::Slot(slot).to_string(), Some(bytes::Bytes::from_static(b"slot")));
+    }
+    for number in 0..25 {
+        let last = slots.into_iter().filter(|slot| *slot < number).max();
+        assert_eq!(objects.slot_before(number).await.unwrap(), last, "before {number}");
+    }
 }

@@ -172,8 +172,8 @@ async fn stopped(began: &Notify, signals: &mut Option<Signals>) {
 }
 
 /// Lets the store in `directory` catch up with the log of `config`, and claims it. Waits while the bucket does not
-/// answer. `None` without `[replica]`, and an inner error if a standby must follow the log again: it has new slots, or
-/// does not continue from this directory.
+/// answer. `None` without `[replica]`, and an inner error if a standby must follow the log again: it has new slots,
+/// does not continue from this directory, or the bucket refuses the claim.
 ///
 /// # Errors
 /// The reason why the log must not be claimed, with the exit code of the contract.
@@ -185,11 +185,15 @@ pub(super) async fn claim(
     waiting: &mut BucketWait<'_>,
 ) -> Result<Option<Result<Claim, ReplicaError>>, CliError> {
     let Some(world) = world(config, directory, clock)? else { return Ok(None) };
-    admit(config, &world, waiting).await?;
-    let mut on_wait = |error: &BucketError, _| waiting.report(error);
+    if let Err(error) = admit(config, &world, waiting).await? {
+        return Ok(Some(Err(error)));
+    }
+    let mut on_wait = |error: &BucketError| waiting.report(error);
     let joined = replica::join(&world.replica, directory, cause, &mut on_wait).await;
     let joined = match joined {
-        Err(error @ (ReplicaError::Moved | ReplicaError::Broken { .. })) => return Ok(Some(Err(error))),
+        Err(error @ (ReplicaError::Moved | ReplicaError::Broken { .. } | ReplicaError::Bucket(_))) => {
+            return Ok(Some(Err(error)));
+        }
         joined => joined.map_err(|error| cannot_join(&error))?,
     };
     tracing::info!(
@@ -240,8 +244,12 @@ impl Claim {
     }
 }
 
-/// Checks that the bucket is suitable for a log, and waits while it does not answer.
-async fn admit(config: &Config, world: &World, waiting: &mut BucketWait<'_>) -> Result<(), CliError> {
+/// Checks that the bucket is suitable for a log, and waits while it does not answer. An inner error if it refuses.
+async fn admit(
+    config: &Config,
+    world: &World,
+    waiting: &mut BucketWait<'_>,
+) -> Result<Result<(), ReplicaError>, CliError> {
     let World { replica, bucket, .. } = world;
     loop {
         let now = || replica.real.now();
@@ -252,13 +260,10 @@ async fn admit(config: &Config, world: &World, waiting: &mut BucketWait<'_>) -> 
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
-                return Ok(());
+                return Ok(Ok(()));
             }
-            Err(Unfit::Failed(error)) if is_passing(error.kind) => {
-                waiting.report(&error);
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            Err(Unfit::Failed(error)) => return Err(cannot_join(&ReplicaError::Bucket(error))),
+            Err(Unfit::Failed(error)) if waiting.report(&error) => tokio::time::sleep(Duration::from_secs(1)).await,
+            Err(Unfit::Failed(error)) => return Ok(Err(ReplicaError::Bucket(error))),
             Err(unfit) => {
                 let remedy = match unfit {
                     Unfit::Keeps(_) => "Use a bucket that keeps no versions, or set replica.allow_versioned = true.",
@@ -268,16 +273,6 @@ async fn admit(config: &Config, world: &World, waiting: &mut BucketWait<'_>) -> 
             }
         }
     }
-}
-
-const fn is_passing(kind: BucketErrorKind) -> bool {
-    matches!(
-        kind,
-        BucketErrorKind::Unknown
-            | BucketErrorKind::Throttled
-            | BucketErrorKind::Unreachable
-            | BucketErrorKind::Conflict
-    )
 }
 
 const WHAT: &str = "cannot replicate the store";

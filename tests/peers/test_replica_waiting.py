@@ -4,10 +4,20 @@ import json
 import os
 import signal
 
+import pytest
 from support.wait import until
 from test_replica import MAIL, based, confirmed, run, status
 from test_replica import active, bucket  # noqa: F401, fixtures
-from test_replica_standby import followed, follows, promoted, ready, standbys, take_over  # noqa: F401, a fixture
+from test_replica_standby import (  # noqa: F401, a fixture
+    followed,
+    follows,
+    promote,
+    promoted,
+    ready,
+    standbys,
+    state,
+    take_over,
+)
 
 AUTOMATIC = {"when_unreachable": "stop", "failover": "automatic", "lease_seconds": 2, "timeout_seconds": 1}
 
@@ -43,6 +53,56 @@ def test_a_start_that_has_waited_serves_once_the_bucket_answers(active, bucket):
     server.api.accept(MAIL)
     confirmed(server)
     assert server.close() == 0
+
+
+def test_a_start_whose_claim_is_not_answered_says_so(active, bucket):
+    server = active(timeout_seconds=1)
+    confirmed(server)
+    assert server.close() == 0
+    bucket.proxy.concerns = lambda method, path: method == "PUT" and "/log/" in path
+    bucket.proxy.mode = "away"
+    reader = server.launch()
+
+    def waits():
+        code, out, _ = run("replica", "status", "--data-dir", server.data_dir, "--json")
+        return code == 7 and json.loads(out)
+
+    shown = until("it shows its state", waits, seconds=30, every=0.2)
+    assert shown["state"] == "waiting" and "create of log/" in shown["error"], shown
+    bucket.proxy.mode = "honest"
+    server.become_ready(reader)
+    assert server.close() == 0
+
+
+@pytest.mark.parametrize(("mode", "shown"), [("broken", "waiting"), ("slow down", "waiting"), ("forbidden", "forbidden")])
+def test_an_automatic_standby_that_may_not_write_says_so_and_can_be_promoted(mode, shown, active, standbys, bucket):
+    server, standby = followed(active, standbys, **AUTOMATIC)
+    follows(standby, confirmed(server)["sequence"])
+    bucket.proxy.concerns = lambda method, path: method == "PUT"
+    bucket.proxy.mode = mode
+    server.kill()
+    until("its claim waits", lambda: state(standby) == shown, seconds=60, every=0.2)
+    assert "waiting for the bucket" in standby.status()["error"]
+    assert "--without-replica" not in standby.log.read_text()
+    if mode == "forbidden":
+        code, _, err = promote(standby.data_dir, "--force")
+        assert code == 5 and "credentials" in err, (code, err)
+        until("it claims again", lambda: state(standby) == shown, seconds=60, every=0.2)
+    promoted(standby, "--without-bucket")
+    take_over(server, standby)
+    server.api.accept(MAIL)
+
+
+def test_an_automatic_standby_claims_once_it_may_write(active, standbys, bucket):
+    server, standby = followed(active, standbys, **AUTOMATIC)
+    bucket.proxy.concerns = lambda method, path: method == "PUT"
+    bucket.proxy.mode = "forbidden"
+    server.kill()
+    until("its claim waits", lambda: state(standby) == "forbidden", seconds=60, every=0.2)
+    bucket.proxy.mode = "honest"
+    take_over(server, standby)
+    server.api.accept(MAIL)
+    confirmed(server)
 
 
 def test_a_busy_machine_with_a_long_interval_keeps_its_log(active, standbys):

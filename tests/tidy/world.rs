@@ -58,11 +58,6 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         "paces slots, in the machine's time: the interval stays in real time",
     ),
     (
-        "src/engine/replica/bucket_retry.rs",
-        Touch::Clock,
-        "measures how long the bucket has not answered, in the machine's time",
-    ),
-    (
         "src/engine/replica/standby.rs",
         Touch::Clock,
         "spaces checkpoints and sweeps of a standby, in the machine's time",

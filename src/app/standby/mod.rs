@@ -26,7 +26,7 @@ use super::supervisor::SlowStart;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State, set_aside};
-use crate::http::standby::StandbyService;
+use crate::http::standby::{Promotion, StandbyService};
 use crate::net::clock::service_clock;
 use crate::net::entropy::OsEntropy;
 use crate::net::http_listener::HttpServer;
@@ -88,21 +88,18 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
             clock: &clock,
             is_ready: Cell::new(false),
             slow_start: Cell::new(Some(slow_start)),
+            next_promotion: Cell::default(),
         };
         let mut config = config.clone();
         let serves_without_bucket = following.serves_without_bucket()?;
         let mut signals = Signals::listen().map_err(|error| failed(&error.to_string()))?;
-        let claim = loop {
-            let ended =
-                if serves_without_bucket { FollowEnd::WithoutBucket } else { following.run(&mut signals).await? };
-            match ended {
-                FollowEnd::Stopped => return Ok(Exit::Done),
-                FollowEnd::Unclaimed => tracing::info!("the log was not claimed; following it again"),
-                FollowEnd::Claimed(claim) => break Some(*claim),
-                FollowEnd::WithoutBucket => {
-                    config.replica.url = None;
-                    break None;
-                }
+        let ended = if serves_without_bucket { FollowEnd::WithoutBucket } else { following.run(&mut signals).await? };
+        let claim = match ended {
+            FollowEnd::Stopped | FollowEnd::Unclaimed => return Ok(Exit::Done),
+            FollowEnd::Claimed(claim) => Some(*claim),
+            FollowEnd::WithoutBucket => {
+                config.replica.url = None;
+                None
             }
         };
         // A standby that was ready has reported it.
@@ -145,6 +142,16 @@ struct Following<'a> {
     is_ready: Cell<bool>,
     /// Until readiness is reported.
     slow_start: Cell<Option<SlowStart>>,
+    /// The promotion that ended an automatic claim.
+    next_promotion: Cell<Option<Promotion>>,
+}
+
+/// The log that a standby follows.
+struct FollowedLog {
+    standby: Option<Standby>,
+    sight: LogView,
+    status: watch::Sender<ReplicaStatus>,
+    promotions: mpsc::Receiver<Promotion>,
 }
 
 impl Following<'_> {
@@ -168,19 +175,56 @@ impl Following<'_> {
 
     async fn run(&self, signals: &mut Signals) -> Result<FollowEnd, CliError> {
         let (status, shown) = watch::channel(replication::waiting_status(self.config, Role::Standby));
-        let (promotions, mut asked) = mpsc::channel(1);
-        let service = StandbyService::new(shown, promotions, (Arc::clone(self.clock), Arc::new(OsEntropy)));
+        let (sender, promotions) = mpsc::channel(1);
+        let service = StandbyService::new(shown, sender, (Arc::clone(self.clock), Arc::new(OsEntropy)));
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(self.config));
         let metrics = Metrics::listen(self.config, self.metrics(status.subscribe())).await?;
         let renewal = self.listen(&mut http, metrics.address).await?;
-        let mut sight = LogView::new();
-        let mut standby = None;
-        let mut retry = POLL;
+        let mut log = FollowedLog { standby: None, sight: LogView::new(), status, promotions };
         let ended = loop {
+            match self.follow_and_claim(&mut log, signals).await {
+                Ok(FollowEnd::Unclaimed) => {
+                    log.sight.begin_again();
+                    sleep(POLL).await;
+                }
+                ended => break ended,
+            }
+        };
+        if matches!(ended, Ok(FollowEnd::Stopped)) {
+            supervisor::stopping();
+        }
+        http.shutdown(Duration::from_secs(1)).await;
+        metrics.shut_down().await;
+        if let Some(renewal) = renewal {
+            renewal.stop();
+        }
+        drop(std::fs::remove_file(self.config.data_dir.join(SOCKET_NAME)));
+        ended
+    }
+
+    /// Follows the log until it is claimed or left, or the process stops.
+    async fn follow_and_claim(&self, log: &mut FollowedLog, signals: &mut Signals) -> Result<FollowEnd, CliError> {
+        let ended = self.follow(log, signals).await;
+        if let Some(mut standby) = log.standby.take() {
+            standby.checkpoint().map_err(|error| cannot_join(&error))?;
+        }
+        self.claim(ended?, signals, &mut log.promotions, &log.status).await
+    }
+
+    /// Follows the log until there is a reason to end.
+    async fn follow(&self, log: &mut FollowedLog, signals: &mut Signals) -> Result<LoopEnd, CliError> {
+        let FollowedLog { standby, sight, status, promotions } = log;
+        let mut retry = POLL;
+        loop {
             let asked_at = self.world.replica.real.monotonic();
-            let turn = self.turn(&mut standby, &mut sight, &status).await;
-            if self.is_abandoned(&turn, asked_at, &mut sight, standby.as_ref()) {
-                break Ok(LoopEnd::Claim(ClaimCause::Failover, None));
+            let turn = self.turn(standby, sight, status).await;
+            if self.is_abandoned(&turn, asked_at, sight, standby.as_ref()) {
+                return Ok(LoopEnd::Claim(ClaimCause::Failover, None));
+            }
+            if let Some(promotion) = self.next_promotion.take()
+                && let Some(ended) = self.promote(promotion, standby, sight)
+            {
+                return Ok(ended);
             }
             let wait = match turn {
                 Ok(RoundResult::Applied) => Duration::ZERO,
@@ -193,43 +237,24 @@ impl Following<'_> {
                     retry = POLL;
                     POLL
                 }
-                Ok(RoundResult::OwnLog) => break Ok(LoopEnd::Claim(ClaimCause::Promotion, None)),
-                Err(error) => match self.survive(error, &sight, &status) {
-                    Ok(()) => {
-                        retry = (retry * 2).min(RETRY_MAX);
-                        retry
-                    }
-                    Err(cli_error) => break Err(cli_error),
-                },
+                Ok(RoundResult::OwnLog) => return Ok(LoopEnd::Claim(ClaimCause::Promotion, None)),
+                Err(error) => {
+                    self.survive(error, sight, status)?;
+                    retry = (retry * 2).min(RETRY_MAX);
+                    retry
+                }
             };
             tokio::select! {
                 biased;
-                asked = signals.next() => if matches!(asked, SignalRequest::Stop) { break Ok(LoopEnd::Stopped) },
-                promotion = asked.recv() => if let Some(promotion) = promotion
-                    && let Some(ended) = self.promote(promotion, &mut standby, &sight)
+                asked = signals.next() => if matches!(asked, SignalRequest::Stop) { return Ok(LoopEnd::Stopped) },
+                promotion = promotions.recv() => if let Some(promotion) = promotion
+                    && let Some(ended) = self.promote(promotion, standby, sight)
                 {
-                    break Ok(ended);
+                    return Ok(ended);
                 },
                 () = sleep(wait) => {}
             }
-        };
-        if let Some(mut standby) = standby.take() {
-            standby.checkpoint().map_err(|error| cannot_join(&error))?;
         }
-        let ended = match ended {
-            Ok(end) => self.claim(end, signals).await,
-            Err(error) => Err(error),
-        };
-        if matches!(ended, Ok(FollowEnd::Stopped)) {
-            supervisor::stopping();
-        }
-        http.shutdown(Duration::from_secs(1)).await;
-        metrics.shut_down().await;
-        if let Some(renewal) = renewal {
-            renewal.stop();
-        }
-        drop(std::fs::remove_file(self.config.data_dir.join(SOCKET_NAME)));
-        ended
     }
 
     /// Opens the standby, or applies the next slot.

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::{mpsc, watch};
 
 use super::sight::LogView;
 use super::{FollowEnd, Following, LoopEnd};
 use crate::app::bucket_wait::BucketWait;
 use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
-use crate::app::replication::{self, Claim, mailing_from};
+use crate::app::replication::{self, Claim, cannot_join, mailing_from};
 use crate::app::signals::Signals;
 use crate::base::time::Timestamp;
-use crate::engine::replica::{ReplicaError, Standby, open_without_bucket};
+use crate::engine::ports::BucketErrorKind;
+use crate::engine::replica::{ReplicaError, ReplicaStatus, Standby, open_without_bucket};
 use crate::http::standby::{ACTIVE_UNSEEN, Promotion, PromotionAnswer, PromotionRefusal, PromotionRequest};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::{Kind, Position, continue_without_bucket};
@@ -134,8 +136,15 @@ impl Following<'_> {
         Ok(Some((follower.position().unwrap_or_default(), queued, due)))
     }
 
-    /// Claims the log if following ended for that, and answers the operator.
-    pub(super) async fn claim(&self, end: LoopEnd, signals: &mut Signals) -> Result<FollowEnd, CliError> {
+    /// Claims the log if following ended for that, and answers the operator. A claim that no operator waits for shows
+    /// in `status` why it waits, and ends if an operator asks for a promotion.
+    pub(super) async fn claim(
+        &self,
+        end: LoopEnd,
+        signals: &mut Signals,
+        promotions: &mut mpsc::Receiver<Promotion>,
+        status: &watch::Sender<ReplicaStatus>,
+    ) -> Result<FollowEnd, CliError> {
         let (cause, promotion) = match end {
             LoopEnd::Stopped => return Ok(FollowEnd::Stopped),
             LoopEnd::WithoutBucket(promotion) => {
@@ -146,25 +155,28 @@ impl Following<'_> {
             LoopEnd::Claim(cause, promotion) => (cause, promotion),
         };
         let is_awaited = promotion.is_some();
-        let gave_up = async {
-            match is_awaited {
-                true => tokio::time::sleep(CLAIM_WAIT).await,
-                false => std::future::pending().await,
-            }
-        };
-        let (config, clock, mut waiting) = (self.config, Arc::clone(self.clock), BucketWait::of_standby());
+        let (config, clock) = (self.config, Arc::clone(self.clock));
+        let mut waiting = BucketWait::of_standby(status.clone(), !is_awaited);
         let claimed = tokio::select! {
             claimed = replication::claim(config, &config.data_dir, clock, cause, &mut waiting) => claimed,
             () = signals.stop() => return Ok(FollowEnd::Stopped),
             // A claim that is still on its way makes this process the holder, which the next turn sees.
-            () = gave_up => Ok(None),
+            () = tokio::time::sleep(CLAIM_WAIT), if is_awaited => Ok(None),
+            next = promotions.recv(), if !is_awaited => {
+                self.next_promotion.set(next);
+                Ok(None)
+            }
         };
         if let Some(promotion) = promotion {
             answer(promotion, &claimed, self.clock.now());
         }
         Ok(match claimed? {
             Some(Ok(claim)) => FollowEnd::Claimed(Box::new(claim)),
-            Some(Err(_)) | None => FollowEnd::Unclaimed,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "could not claim the log; following it again");
+                FollowEnd::Unclaimed
+            }
+            None => FollowEnd::Unclaimed,
         })
     }
 }
@@ -185,6 +197,9 @@ fn answer(
                            Try again once `postrider replica status` shows the state ok.";
             promotion.refuse(503, "not_ready", message.to_owned());
         }
+        Ok(Some(Err(error))) if error.of_bucket().is_some_and(|error| error.kind == BucketErrorKind::Forbidden) => {
+            promotion.refuse(403, "replica_forbidden", cannot_join(error).reason());
+        }
         Ok(Some(Err(_)) | None) => {
             let message = "The bucket did not confirm the claim, or the active machine wrote every next slot first. \
                            The standby continues to follow the log. Stop the active machine, and try again.";
@@ -193,7 +208,6 @@ fn answer(
         Err(error) => {
             let (status, code) = match error.exit() {
                 Exit::Conflict => (409, "conflict"),
-                Exit::NotPermitted => (403, "replica_forbidden"),
                 _ => (500, "internal"),
             };
             promotion.refuse(status, code, error.reason());

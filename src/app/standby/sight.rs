@@ -34,6 +34,13 @@ impl LogView {
     }
 }
 
+impl LogView {
+    /// Lets a log that was not claimed count as abandoned only after another two leases.
+    pub(super) const fn begin_again(&mut self) {
+        self.lease = LeaseState::Following { unchanged_since: None };
+    }
+}
+
 impl Following<'_> {
     /// Returns whether the log had no new slot for two leases of its holder while the bucket answered.
     pub(super) fn is_abandoned(

@@ -67,9 +67,9 @@ impl BucketErrorKind {
         }
     }
 
-    /// Returns whether the call may have changed the bucket, now or later.
-    pub const fn is_in_doubt(self) -> bool {
-        matches!(self, Self::Unknown)
+    /// Returns whether the same call may succeed later, although nobody changes the credentials or the configuration.
+    pub const fn is_transient(self) -> bool {
+        matches!(self, Self::Unknown | Self::Throttled | Self::Unreachable | Self::Conflict)
     }
 }
 

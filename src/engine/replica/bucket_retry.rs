@@ -1,34 +1,31 @@
 //! Waiting for a bucket that does not answer.
 
-use std::time::Duration;
-
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::backoff::Backoff;
 use super::error::ReplicaError;
 use crate::base::entropy::Entropy;
-use crate::engine::ports::{BucketError, BucketErrorKind};
+use crate::engine::ports::BucketError;
 
-/// Called when the bucket did not answer, with the time since the first failure.
-pub type OnWait<'a> = dyn FnMut(&BucketError, Duration) + Send + 'a;
+/// Called when a call to the bucket failed. Returns whether to wait and try again.
+pub type OnWait<'a> = dyn FnMut(&BucketError) -> bool + Send + 'a;
 
-/// Waits while the bucket does not answer. Refused credentials end the wait.
+/// Waits while the bucket does not answer.
 pub struct BucketRetry<'a> {
     on_wait: &'a mut OnWait<'a>,
-    since: Option<Instant>,
     backoff: Backoff,
 }
 
 impl<'a> BucketRetry<'a> {
     /// Reports each failure to `on_wait`.
     pub fn new(on_wait: &'a mut OnWait<'a>) -> Self {
-        Self { on_wait, since: None, backoff: Backoff::default() }
+        Self { on_wait, backoff: Backoff::default() }
     }
 
-    /// Returns the result, or waits after a transient failure.
+    /// Returns the result, or waits after a failure.
     ///
     /// # Errors
-    /// Any other failure.
+    /// A failure that is not worth a wait.
     pub async fn take<T>(
         &mut self,
         asked: Result<T, ReplicaError>,
@@ -36,14 +33,10 @@ impl<'a> BucketRetry<'a> {
     ) -> Result<Option<T>, ReplicaError> {
         match asked {
             Ok(answer) => {
-                (self.since, self.backoff) = (None, Backoff::default());
+                self.backoff = Backoff::default();
                 Ok(Some(answer))
             }
-            Err(ReplicaError::Bucket(error))
-                if !matches!(error.kind, BucketErrorKind::Forbidden | BucketErrorKind::Refused) =>
-            {
-                let since = *self.since.get_or_insert_with(Instant::now);
-                (self.on_wait)(&error, since.elapsed());
+            Err(ReplicaError::Bucket(error)) if (self.on_wait)(&error) => {
                 sleep(self.backoff.next(entropy)).await;
                 Ok(None)
             }

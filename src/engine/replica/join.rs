@@ -16,7 +16,7 @@
 //!     | is lost, and later ones are not --> Broken                                |             |
 //!     | does not exist: the log ends                                              |             |
 //!     v                                                                           |             |
-//!  claim: create the next slot                                                    |             |
+//!  claim: create the next slot; without an answer, again with the same bytes     |             |
 //!     | the slot is taken: the log has grown -------------------------------------+-- again ----'
 //!     | a base is at or above the slot: it was collected --> Broken
 //!     | created: this machine owns the log
@@ -36,9 +36,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-
-use super::backoff::Backoff;
 use super::bucket_retry::{BucketRetry, OnWait};
 use super::claim::{Claimed, PendingClaim};
 use super::error::ReplicaError;
@@ -55,6 +52,9 @@ use crate::store::replica::{
     Follower, Head, Kind, OwnClaim, Position, clear_marks, continues_without_bucket, is_fork, swap,
 };
 use crate::store::schema::FORMAT;
+
+/// Age from which a claim whose outcome is not known is made again: readers rely on its time.
+const CLAIM_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// A claimed log.
 pub struct Joined {
@@ -114,6 +114,7 @@ pub async fn join<'a>(
         is_fork,
         cause,
         is_searched: false,
+        pending: None,
     };
     loop {
         let turn = joining.turn().await;
@@ -182,11 +183,33 @@ struct Joining {
     cause: ClaimCause,
     /// Whether the log was searched for slots after a missing one.
     is_searched: bool,
+    /// The claim whose outcome is not known. It is retried with the same bytes: if an earlier try without an answer
+    /// succeeded, it is the same claim.
+    pending: Option<PendingClaim>,
 }
 
 impl Joining {
-    /// Applies the next slot, or claims the one after the last. Returns `None` until the claim succeeds.
+    /// Applies the next slot, or tries once to claim the one after the last. Returns `None` until the claim succeeds.
     async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
+        let asked = match self.pending.take() {
+            Some(asked) if self.world.real.monotonic() < asked.asked_at + CLAIM_AGE_MAX => asked,
+            // An older claim that succeeded meanwhile is read like any other slot.
+            Some(_) | None => match self.prepare_claim().await? {
+                Some(asked) => asked,
+                None => return Ok(None),
+            },
+        };
+        match asked.attempt(&self.objects).await {
+            Ok(claimed) => self.finish(claimed, &asked),
+            Err(error) => {
+                (self.pending, self.is_searched) = (Some(asked), false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Applies the next slot, or returns the claim of the one after the last.
+    async fn prepare_claim(&mut self) -> Result<Option<PendingClaim>, ReplicaError> {
         if !self.is_at_end().await? {
             return Ok(None);
         }
@@ -197,8 +220,12 @@ impl Joining {
         self.world.check_clock()?;
         let lease = self.world.lease;
         let began = (self.cause, if lease.stops { lease.lease } else { Duration::ZERO });
-        let asked = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began);
-        match self.claim(&asked).await? {
+        Ok(Some(PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), began)))
+    }
+
+    /// Handles the outcome of a claim.
+    fn finish(&mut self, claimed: Claimed, asked: &PendingClaim) -> Result<Option<Joined>, ReplicaError> {
+        match claimed {
             Claimed::Moved if self.cause == ClaimCause::Failover => Err(ReplicaError::Moved),
             Claimed::Moved => {
                 self.log.expect_slots();
@@ -210,10 +237,10 @@ impl Joining {
             }
             Claimed::Yes(claim) => {
                 let predecessor = self.predecessor();
-                self.record(&claim, &asked, predecessor.wait())?;
+                self.record(&claim, asked, predecessor.wait())?;
                 let was_migrated = self.log.follower.format()? != FORMAT;
                 let (objects, real) = (self.objects.clone(), Arc::clone(&self.world.real));
-                let asked_at = asked.asked_at;
+                let (lease, asked_at) = (self.world.lease, asked.asked_at);
                 Ok(Some(Joined { objects, claim, predecessor, was_migrated, lease, asked_at, real }))
             }
         }
@@ -266,24 +293,6 @@ impl Joining {
         }
         self.is_searched = true;
         Ok(true)
-    }
-
-    /// Tries to create the claim until its outcome is known.
-    async fn claim(&mut self, asked: &PendingClaim) -> Result<Claimed, ReplicaError> {
-        let mut backoff = Backoff::default();
-        loop {
-            match asked.attempt(&self.objects).await {
-                Err(ReplicaError::Bucket(error)) if error.kind.is_in_doubt() => {
-                    // Retries with the same bytes: if an earlier claim without an answer succeeded, this claim is the
-                    // same.
-                    sleep(backoff.next(&*self.objects.entropy)).await;
-                }
-                claimed => {
-                    self.is_searched = claimed.is_ok();
-                    return claimed;
-                }
-            }
-        }
     }
 
     /// Returns the holder of the log up to the cursor, for a claim after it.

@@ -10,7 +10,9 @@ use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
 use crate::engine::bucket::probe::CLOCK_DIFFERENCE_MAX;
 use crate::engine::executor::Executor;
-use crate::engine::ports::{Bucket, BucketResult, Clock, Creation, ObjectInfo};
+use crate::engine::ports::{
+    Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, Clock, Creation, ObjectInfo,
+};
 use crate::store::replica::manifest::Manifest;
 use crate::store::replica::name::{self, ObjectName};
 use crate::store::replica::slot::{self, Link, SlotBody};
@@ -77,10 +79,17 @@ impl ReplicaObjects {
         let name = name.to_string();
         match self.bucket.create(&name, bytes.clone()).await? {
             Creation::Created => Ok(CreateResult::Own),
-            Creation::Exists => {
-                let found = self.bucket.read(&name).await?;
-                Ok(if found.as_ref() == Some(bytes) { CreateResult::Own } else { CreateResult::Other })
-            }
+            Creation::Exists => match self.bucket.read(&name).await? {
+                Some(found) if found == *bytes => Ok(CreateResult::Own),
+                Some(_) => Ok(CreateResult::Other),
+                // The bucket contradicts itself; only the next try tells whose object it is.
+                None => Err(BucketError {
+                    kind: BucketErrorKind::Conflict,
+                    operation: BucketOperation::Create,
+                    name,
+                    message: "the object exists, but was not found when it was read".to_owned(),
+                }),
+            },
         }
     }
 

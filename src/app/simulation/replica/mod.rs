@@ -120,7 +120,9 @@ async fn claim(
     }
     world.state().master_key = Some(machine.master_key()?);
     let ports = ports_of(world, node, 0xc1a1);
-    let joining = timeout(CLAIM, replica::join(&ports, Path::new(DIRECTORY), cause, &mut |_, _| {})).await;
+    let joining =
+        timeout(CLAIM, replica::join(&ports, Path::new(DIRECTORY), cause, &mut |error| error.kind.is_transient()))
+            .await;
     let Ok(joined) = joining else {
         world.find("liveness: the log is not claimed".to_owned());
         return Err(ReplicaError::NoBase);

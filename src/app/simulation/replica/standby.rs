@@ -200,7 +200,7 @@ async fn wake_deposed(world: &Arc<World>, node: usize) {
         return;
     }
     let ports = ports_of(world, node, 0x01d);
-    match replica::join(&ports, Path::new(DIRECTORY), ClaimCause::Start, &mut |_, _| {}).await {
+    match replica::join(&ports, Path::new(DIRECTORY), ClaimCause::Start, &mut |error| error.kind.is_transient()).await {
         Ok(joined) => {
             world.find(format!("one holder: a deposed machine claimed the log again in epoch {}", joined.claim.epoch));
         }

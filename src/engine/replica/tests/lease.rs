@@ -1,6 +1,6 @@
 //! Tests of the lease with controlled clocks. There is no bucket: the tests confirm the lease.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::engine::replica::lease::Lease;

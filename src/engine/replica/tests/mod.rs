@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use self::clock::TestClock;
 use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::AccountId;
@@ -28,41 +28,14 @@ use crate::store::testing::START;
 
 const LEASE: Duration = Duration::from_secs(5);
 
+mod claim;
+mod clock;
 mod divergence;
 mod holder;
 mod lease;
 mod missing;
 mod own_log;
 mod sync;
-
-/// A machine's clocks, in milliseconds: the time since its boot, and the time by which its wall clock is ahead.
-#[derive(Default)]
-struct TestClock {
-    elapsed: AtomicU64,
-    ahead: AtomicU64,
-}
-
-impl TestClock {
-    /// Advances time in steps that are too short to look like a frozen process.
-    fn advance(&self, by: Duration) {
-        self.elapsed.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
-    }
-
-    /// Sets the wall clock ahead.
-    fn set_ahead(&self, by: Duration) {
-        self.ahead.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        START + self.monotonic() + Duration::from_millis(self.ahead.load(Ordering::SeqCst))
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.elapsed.load(Ordering::SeqCst))
-    }
-}
 
 /// A machine: its directory, its bucket client, its clock.
 struct Machine {
@@ -111,7 +84,7 @@ impl Machine {
     }
 
     async fn join(&self, cause: ClaimCause) -> Result<Joined, ReplicaError> {
-        join(&self.world, self.path(), cause, &mut |_, _| {}).await
+        join(&self.world, self.path(), cause, &mut |error| error.kind.is_transient()).await
     }
 
     /// Starts to serve, and creates the store if there is none.

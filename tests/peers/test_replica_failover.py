@@ -52,14 +52,13 @@ def test_a_failed_promotion_leaves_no_hold_and_a_hold_is_in_the_log(active, stan
     bucket.proxy.mode = "forbidden"
     assert promote(second.data_dir, "--force", "--hold")[0] == 5
     bucket.proxy.mode = "honest"
-    again = standbys(server, config=second.config)
-    promoted(again, "--force")
-    take_over(server, again)
+    promoted(second, "--force")
+    take_over(server, second)
     assert on_hold(server) is False
     sequence = confirmed(server)["sequence"]
     until("it knows the new epoch", lambda: third.status()["epoch"] == 2, seconds=60, every=0.2)
     follows(third, sequence)
-    again.child.kill()
+    second.child.kill()
     promoted(third, "--force", "--hold")
     take_over(server, third)
     assert on_hold(server) is True

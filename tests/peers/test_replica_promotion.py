@@ -24,9 +24,8 @@ def test_promote_answers_with_the_result_of_the_claim(active, standbys, bucket):
     code, out, err = promote(standby.data_dir, "--force")
     assert (code, out) == (5, "") and "AccessDenied" in err, (code, out, err)
     bucket.proxy.mode = "honest"
-    again = standbys(server, config=standby.config)
-    found = promoted(again, "--force")
-    take_over(server, again)
+    found = promoted(standby, "--force")
+    take_over(server, standby)
     assert status(server)["epoch"] == found["epoch"] == 2
 
 

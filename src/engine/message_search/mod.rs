@@ -298,12 +298,14 @@ impl Search<'_> {
         })
     }
 
-    /// Reads the messages of a range of keys, one by one.
+    /// Reads the messages of a range of keys, one by one. If only some statuses match, their transfers are read first,
+    /// because few messages may have such a status.
     fn look(&mut self, from: &[u8], to: &[u8], order: Order) -> Result<(), StoreError> {
         if self.next.is_some() {
             return Ok(());
         }
-        self.snapshot.scan_sound(Table::Messages, from, to, order, &mut |key, bytes| {
+        let table = if self.filter.statuses.is_empty() { Table::Messages } else { Table::Transfers };
+        self.snapshot.scan_sound(table, from, to, order, &mut |key, bytes| {
             // There is one more message than this page may hold or read, so another page follows.
             if self.is_full() {
                 self.next = self.reached;
@@ -312,10 +314,14 @@ impl Search<'_> {
             self.looked_at += 1;
             let Some(id) = last_id(key) else { return Ok(until(false)) };
             self.reached = Some(id);
-            if self.may_match(key, bytes)?
-                && let Some(row) = sound(MessageRow::decode(bytes))?
-            {
-                self.examine(MessageId(id), key, row)?;
+            match table {
+                Table::Transfers if self.may_have_status(bytes) => {
+                    if let Some(bytes) = sound(self.snapshot.get(Table::Messages, key))?.flatten() {
+                        self.examine_row(id, key, &bytes)?;
+                    }
+                }
+                Table::Transfers => {}
+                _ => self.examine_row(id, key, bytes)?,
             }
             Ok(until(false))
         })
@@ -352,17 +358,18 @@ impl Search<'_> {
         self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX
     }
 
-    /// Returns whether the message at `key` may match, by the first fields of its rows.
-    fn may_match(&self, key: &[u8], bytes: &[u8]) -> Result<bool, StoreError> {
-        if MessageHead::read(bytes).is_some_and(|head| !self.filter.may_take(&head)) {
-            return Ok(false);
+    /// Returns whether a transfer may have one of the statuses, by the first fields of its row.
+    fn may_have_status(&self, bytes: &[u8]) -> bool {
+        TransferHead::read(bytes).is_none_or(|head| self.filter.statuses.contains(&head.state.status()))
+    }
+
+    /// Adds the message with this row, if it matches. Its first fields are checked first.
+    fn examine_row(&mut self, id: Ulid, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
+        let may_match = MessageHead::read(bytes).is_none_or(|head| self.filter.may_take(&head));
+        match sound(may_match.then(|| MessageRow::decode(bytes)).transpose())?.flatten() {
+            Some(row) => self.examine(MessageId(id), key, row),
+            None => Ok(()),
         }
-        if self.filter.statuses.is_empty() {
-            return Ok(true);
-        }
-        let bytes = sound(self.snapshot.get(Table::Transfers, key))?.flatten();
-        let head = bytes.as_deref().and_then(TransferHead::read);
-        Ok(head.is_none_or(|head| self.filter.statuses.contains(&head.state.status())))
     }
 
     /// Adds the message at `key`, if it matches.

@@ -2,27 +2,29 @@
 //! only the account's rows are read. A destination queue adds the end of its site's throttling, but never an answer,
 //! which may contain another account's recipient.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::Transfers;
+use super::account_parts::{Part, Parts, Pauses};
 use super::relays::Number;
 use super::site::Site;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
+use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 use crate::domain::site_name::SiteName;
+use crate::domain::stream::Stream;
 use crate::engine::listing::last_id;
 use crate::engine::messages::MessageRecord;
 use crate::engine::pauses::pauses;
-use crate::engine::queue::{AccountQueue, AccountSite, MailAtSite, PausedDomain, QueueView, SiteQueue};
+use crate::engine::queue::{AccountQueue, AccountSite, MailAtSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::engine::wait_reason::Wait;
 use crate::machine::destination::Input;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read, after_prefix, sound};
+use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::message::{MessageRow, TransferRow};
-use crate::store::row::message_head::TransferHead;
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
@@ -31,14 +33,16 @@ const PAGE: usize = 4_096;
 /// Maximum number of such pages that are searched for the messages of one site.
 const PAGES_MAX: usize = 64;
 
-/// Names of site and relay.
-type Key = (String, String);
+/// Names of a site and of the relay that takes mail to it.
+pub(super) type Key = (String, String);
+/// Names of sites that were looked up already.
+pub(super) type Names = HashMap<(Number, DomainName), String>;
 
 impl QueueView for Transfers {
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError> {
         let mut found: BTreeMap<Key, SiteQueue> = BTreeMap::new();
         let hold = self.shared.engine.store.restore_hold()?;
-        let (mut names, mut next_of) = (HashMap::new(), BTreeMap::<Key, (bool, Timer)>::new());
+        let (mut names, mut next_of) = (Names::new(), BTreeMap::<Key, (bool, Timer)>::new());
         let mut from = Vec::new();
         loop {
             let snapshot = self.shared.engine.store.snapshot()?;
@@ -46,8 +50,8 @@ impl QueueView for Transfers {
             for timer in keys.iter().filter_map(|key| Timer::decode(key)).filter(is_transfer) {
                 let key = schema::message(timer.account, MessageId(timer.id));
                 if let Some(row) = snapshot.sound_row::<MessageRow>(&key)? {
-                    let (relay, site) = self.way_of(&row, MessageId(timer.id), &mut names);
-                    let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
+                    let way = self.way_of(self.first_relay(row.stream, MessageId(timer.id)), &row.to, &mut names);
+                    let entry = found.entry(way.clone()).or_insert_with(|| empty(way));
                     entry.waiting += 1;
                     // Mail on hold has no next attempt.
                     let is_held = hold.is_some_and(|restored| restored.holds(&timer));
@@ -77,27 +81,16 @@ impl QueueView for Transfers {
         let snapshot = self.shared.engine.store.snapshot()?;
         let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
         let keys = snapshot.sound_keys(Table::Waiting, from, &to, Order::Ascending, most + 1)?;
-        let mut found: BTreeMap<Key, Part> = BTreeMap::new();
-        let mut names = HashMap::new();
-        let mut pauses: BTreeMap<String, _> =
+        let mut pauses: Pauses =
             pauses(&snapshot, account)?.into_iter().map(|(name, since)| (name.to_string(), (name, since))).collect();
         // Rows of messages accepted one after the other are on the same pages.
         let mut ids: Vec<_> = keys.iter().take(most).filter_map(|key| last_id(key)).map(MessageId).collect();
         ids.sort_unstable();
+        let mut parts = Parts::new(self, &snapshot, account, &pauses);
         for id in ids {
-            let key = schema::message(account, id);
-            let transfer = sound(snapshot.get(Table::Transfers, &key))?.flatten();
-            let transfer = transfer.as_deref().and_then(TransferHead::read);
-            let (Some(row), Some(transfer)) = (snapshot.sound_row::<MessageRow>(&key)?, transfer) else { continue };
-            let (relay, site) = self.way_of(&row, id, &mut names);
-            // A site whose mail servers are unknown has the domain's name, and then the pause is the site's.
-            let domain = row.to.domain().as_str();
-            let pause = pauses.get(domain).filter(|_| site != domain);
-            let part = found.entry((site, relay)).or_default();
-            part.add(id, &transfer, self.shared.leases.is_taken(id), pause);
-            part.domains.insert(row.to.domain().clone());
-            part.oldest_at = Some(part.oldest_at.map_or(row.created_at, |oldest| oldest.min(row.created_at)));
+            parts.add(id)?;
         }
+        let found = parts.into_sorted();
         let held = self.throttled_sites(self.shared.now());
         let sites = found.into_iter().filter_map(|(key, part)| {
             let held_until = held.get(&key).copied();
@@ -134,25 +127,27 @@ impl QueueView for Transfers {
     }
 
     fn site_of(&self, record: &MessageRecord) -> String {
-        self.way_of(&record.row, record.id, &mut HashMap::new()).1
+        self.way_of(self.first_relay(record.row.stream, record.id), &record.row.to, &mut Names::new()).0
     }
 
     fn waiting_at(&self, account: AccountId, site: &SiteName, most: usize) -> Result<MailAtSite, StoreError> {
-        let (mut found, mut names, now) = (MailAtSite::default(), HashMap::new(), self.shared.now());
+        let (mut found, mut names, now) = (MailAtSite::default(), Names::new(), self.shared.now());
         let (mut from, to) = (account.as_bytes().to_vec(), after_prefix(account.as_bytes()));
         for _ in 0..PAGES_MAX {
             let snapshot = self.shared.engine.store.snapshot()?;
             let keys = snapshot.sound_keys(Table::Waiting, &from, &to, Order::Ascending, PAGE)?;
             for id in keys.iter().filter_map(|key| last_id(key)).map(MessageId) {
                 let key = schema::message(account, id);
-                let (Some(row), Some(transfer)) = (snapshot.sound_row(&key)?, snapshot.sound_row::<TransferRow>(&key)?)
+                let (Some(row), Some(transfer)) =
+                    (snapshot.sound_row::<MessageRow>(&key)?, snapshot.sound_row::<TransferRow>(&key)?)
                 else {
                     continue;
                 };
                 let is_there =
                     |row: &MessageRow, name| row.to.domain().as_str() == site.as_str() || name == site.as_str();
                 let Some(due) = transfer.due else { continue };
-                if !is_there(&row, &self.way_of(&row, id, &mut names).1) {
+                let way = self.way_of(self.first_relay(row.stream, id), &row.to, &mut names);
+                if !is_there(&row, &way.0) {
                     continue;
                 }
                 found.has_mail = true;
@@ -187,64 +182,27 @@ impl QueueView for Transfers {
     }
 }
 
-/// Counts of an account's messages for one site.
-#[derive(Default)]
-struct Part {
-    waiting: u64,
-    in_flight: u64,
-    domains: BTreeSet<DomainName>,
-    oldest_at: Option<Timestamp>,
-    next_at: Option<Timestamp>,
-    /// The later an attempt was, the later the next one is due.
-    last_tried: Option<((bool, Option<Timestamp>), MessageId)>,
-    paused_domains: BTreeMap<SiteName, PausedDomain>,
-}
-
-impl Part {
-    /// Counts a message, whose recipient's domain may have a pause. A paused message has no next attempt.
-    fn add(
-        &mut self,
-        id: MessageId,
-        transfer: &TransferHead,
-        is_on_the_wire: bool,
-        pause: Option<&(SiteName, Timestamp)>,
-    ) {
-        if is_on_the_wire {
-            self.in_flight += 1;
-        } else if let Some((name, since)) = pause {
-            self.waiting += 1;
-            let empty = || PausedDomain { name: name.clone(), since: *since, waiting: 0 };
-            self.paused_domains.entry(name.clone()).or_insert_with(empty).waiting += 1;
-        } else {
-            self.waiting += 1;
-            self.next_at = [self.next_at, transfer.due].into_iter().flatten().min();
-        }
-        self.last_tried = self.last_tried.max(Some(((transfer.attempts > 0, transfer.due), id)));
-    }
-}
-
 impl Transfers {
-    /// Returns the relay that a message would take, and its site if it is known.
-    fn way_of(
-        &self,
-        row: &MessageRow,
-        message: MessageId,
-        names: &mut HashMap<(Number, DomainName), String>,
-    ) -> (String, String) {
-        let relays = &self.shared.relays;
-        let number = relays.order(row.stream, message).first().copied().unwrap_or(0);
-        let relay = relays.relay(number);
-        let domain = row.to.domain();
-        let capture = self.shared.capture.as_ref().and_then(|route| route(&row.to));
+    /// Returns the relay that a message would take first.
+    pub(super) fn first_relay(&self, stream: Stream, message: MessageId) -> Number {
+        self.shared.relays.order(stream, message).first().copied().unwrap_or(0)
+    }
+
+    /// Returns the names of a relay and of the site to which it takes mail for a recipient: the domain's name, if the
+    /// site is unknown.
+    pub(super) fn way_of(&self, relay: Number, to: &Address, names: &mut Names) -> Key {
+        let (number, relay) = (relay, self.shared.relays.relay(relay));
+        let capture = self.shared.capture.as_ref().and_then(|route| route(to));
         let site = match (capture, &relay.way) {
             (Some(address), _) => address.to_string(),
             (None, RelayWay::Smarthost(smarthost)) => format!("{}:{}", smarthost.host, smarthost.port),
             (None, RelayWay::Mx) => {
+                let domain = to.domain();
                 let name = || self.routes.last_seen(domain).map_or_else(|| domain.to_string(), |site| named(&site));
                 names.entry((number, domain.clone())).or_insert_with(name).clone()
             }
         };
-        (relay.name.to_string(), site)
+        (site, relay.name.to_string())
     }
 
     /// Returns the throttled sites, each with the end of its throttling.
@@ -262,7 +220,7 @@ impl Transfers {
     fn add_destinations(&self, found: &mut BTreeMap<Key, SiteQueue>, now: Timestamp) {
         for (queue, destination) in self.shared.destinations().iter() {
             let (relay, site) = (self.shared.relays.relay(queue.relay).name.to_string(), named(&queue.site));
-            let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
+            let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty((site, relay)));
             let view = destination.view(now);
             entry.in_flight = view.in_flight as u64;
             entry.waiting = entry.waiting.saturating_sub(entry.in_flight);
@@ -282,7 +240,7 @@ fn named(site: &Site) -> String {
     site.name().into_owned()
 }
 
-const fn empty(site: String, relay: String) -> SiteQueue {
+fn empty((site, relay): Key) -> SiteQueue {
     SiteQueue {
         site,
         relay,

@@ -5,6 +5,7 @@
 //! connections. While its site is throttled, its messages are suspended without an attempt or a write. Then an alarm
 //! starts one message as a probe.
 
+mod account_parts;
 mod attempt;
 mod before_mail;
 mod body;

@@ -19,7 +19,7 @@ pub struct MessageHead<'a> {
     #[serde(borrow)]
     _from_name: Option<&'a str>,
     #[serde(borrow)]
-    _to: StoredAddress<'a>,
+    to: StoredAddress<'a>,
     /// The subject.
     #[serde(borrow)]
     pub subject: Option<&'a str>,
@@ -32,6 +32,16 @@ impl<'a> MessageHead<'a> {
     /// Reads the stored bytes of a message's row of any version. `None` if they can't be read.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         read(bytes)
+    }
+
+    /// Returns the recipient as given.
+    pub const fn to_as_given(&self) -> &'a str {
+        self.to.0
+    }
+
+    /// Returns the domain of the recipient.
+    pub const fn to_domain(&self) -> &'a str {
+        self.to.2
     }
 }
 
@@ -84,6 +94,7 @@ mod tests {
         let (bytes, transfer_bytes) = (row.encode(), transfer.encode());
         let head = MessageHead::read(&bytes).unwrap();
         assert_eq!((head.stream, head.subject), (row.stream, row.subject.as_deref()));
+        assert_eq!((head.to_as_given(), head.to_domain()), (row.to.as_given(), row.to.domain().as_str()));
         let head = TransferHead::read(&transfer_bytes).unwrap();
         assert_eq!((head.state, head.attempts, head.due), (transfer.state, 1, transfer.due));
         assert!(MessageHead::read(&bytes[..20]).is_none() && TransferHead::read(&[]).is_none());

@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use crate::base::id::MessageId;
+use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 
 /// Backoff of a relay after its first, second, ... failure in a row.
 const BACKOFF_SECS: [u64; 4] = [60, 120, 300, 600];
 /// Maximum number of stored messages whose failure may be the relay's.
 const DOUBTFUL_MAX: usize = 4096;
+
+/// Time after which a relay that takes no mail is blamed for refusals of one account.
+const REFUSED_MAX: Duration = Duration::from_secs(600);
 
 /// Position of a relay in the configuration.
 pub type RelayNumber = usize;
@@ -21,6 +24,34 @@ pub struct RelayTable {
     faults: BTreeMap<RelayNumber, FaultSeries>,
     counts: HashMap<(RelayNumber, String), Count>,
     doubtful: HashSet<MessageId>,
+    evidence: BTreeMap<RelayNumber, LoginEvidence>,
+}
+
+/// Accounts whose mail a relay took and refused. They show whether a refusal from MAIL on is about its login or about a
+/// message.
+#[derive(Debug, Default)]
+struct LoginEvidence {
+    /// The last two accounts whose mail it took.
+    took: [Option<AccountId>; 2],
+    /// The account whose mail it has refused since it took the last message, and the time of the first refusal.
+    refused: Option<(AccountId, Timestamp)>,
+}
+
+impl LoginEvidence {
+    /// Whether a refused message of `account` shows that the relay refuses all mail. It does if the relay took no mail
+    /// of others, or refused that of another account too, or took no mail at all for some time.
+    fn shows_fault(&mut self, account: AccountId, now: Timestamp) -> bool {
+        let took_others = self.took.iter().flatten().any(|other| *other != account);
+        let (of, since) = *self.refused.get_or_insert((account, now));
+        !took_others || of != account || now.since(since) >= REFUSED_MAX
+    }
+
+    fn takes(&mut self, account: AccountId) {
+        self.refused = None;
+        if self.took[0] != Some(account) {
+            self.took = [Some(account), self.took[0]];
+        }
+    }
 }
 
 /// The failures of a relay in a row.
@@ -79,6 +110,9 @@ impl RelayTable {
         for fault in self.faults.values_mut() {
             (fault.held_until, fault.since) = (fault.held_until - by, fault.since - by);
         }
+        for (_, since) in self.evidence.values_mut().filter_map(|evidence| evidence.refused.as_mut()) {
+            *since = *since - by;
+        }
     }
 
     /// Records that a relay works. Returns whether it had failed before.
@@ -86,13 +120,25 @@ impl RelayTable {
         self.faults.remove(&relay).is_some()
     }
 
-    /// Whether a failure that the message may have caused is charged to its relay. This is the case the first time that
-    /// the message meets it.
-    pub fn blames_relay_for(&mut self, message: MessageId) -> bool {
+    /// Records that a relay took a message of `account`.
+    pub fn takes(&mut self, relay: RelayNumber, account: AccountId) {
+        self.evidence.entry(relay).or_default().takes(account);
+    }
+
+    /// Whether a failure that a message of `account` may have caused is charged to its relay. This is the case the
+    /// first time that the message meets it, unless the relay takes mail of other accounts. Otherwise one account
+    /// could stop the mail of all.
+    pub fn blames_relay_for(
+        &mut self,
+        relay: RelayNumber,
+        message: MessageId,
+        account: AccountId,
+        now: Timestamp,
+    ) -> bool {
         if self.doubtful.len() >= DOUBTFUL_MAX {
             self.doubtful.clear();
         }
-        self.doubtful.insert(message)
+        self.doubtful.insert(message) && self.evidence.entry(relay).or_default().shows_fault(account, now)
     }
 
     fn count(&self, relay: RelayNumber, site: &str, day: u32) -> Option<&Count> {
@@ -135,6 +181,7 @@ impl RelayTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::id::Ulid;
     use proptest::prelude::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -157,7 +204,27 @@ mod tests {
     #[test]
     fn a_failure_possibly_caused_by_the_message_is_charged_to_the_relay_once() {
         let mut table = RelayTable::default();
-        assert!(table.blames_relay_for(MessageId::default()) && !table.blames_relay_for(MessageId::default()));
+        let (account, message) = (AccountId::default(), MessageId::default());
+        assert!(table.blames_relay_for(1, message, account, NOW));
+        assert!(!table.blames_relay_for(1, message, account, NOW));
+    }
+
+    #[test]
+    fn a_relay_that_takes_mail_of_others_is_not_blamed_for_one_account() {
+        let mut table = RelayTable::default();
+        let [a, b] = [1, 2].map(|number| AccountId(Ulid([number; 16])));
+        let mut messages = (0..).map(|number| MessageId(Ulid([number; 16])));
+        let mut refuses =
+            |table: &mut RelayTable, account, now| table.blames_relay_for(1, messages.next().unwrap(), account, now);
+        table.takes(1, a);
+        assert!(refuses(&mut table, a, NOW), "it took no mail of others");
+        table.takes(1, b);
+        assert!((0..50).all(|_| !refuses(&mut table, a, NOW)));
+        assert!(refuses(&mut table, b, NOW), "it refuses both");
+        table.takes(1, b);
+        assert!(!refuses(&mut table, a, NOW) && !refuses(&mut table, a, NOW + Duration::from_secs(599)));
+        assert!(refuses(&mut table, a, NOW + REFUSED_MAX), "it took no mail for ten minutes");
+        assert!(table.evidence.len() == 1);
     }
 
     #[test]

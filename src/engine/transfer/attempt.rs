@@ -286,8 +286,8 @@ impl Trial<'_> {
             self.unusable = Some(why.clone());
         }
         if let Some(fault) = relay_fault(&self.queue.site, outcome) {
-            // From MAIL on, the same answer may be about this message alone: the second one is charged to it.
-            if outcome.phase <= Phase::Auth || self.shared.destinations().relays.blames_relay_for(self.id) {
+            // From MAIL on, the same answer may be about this message alone.
+            if outcome.phase <= Phase::Auth || self.blames_relay() {
                 return Err(AttemptError::RelayFault(fault));
             }
             let why = finding::unreachable(&fault.why);
@@ -299,6 +299,11 @@ impl Trial<'_> {
         }
         let host = self.facts.mx_host.as_deref().unwrap_or_default();
         Ok(judge(outcome, host, &self.shared.rules))
+    }
+
+    fn blames_relay(&self) -> bool {
+        let (account, now) = (self.unsettled.queued.place.account, self.shared.now());
+        self.shared.destinations().relays.blames_relay_for(self.queue.relay, self.id, account, now)
     }
 
     fn end(&self, verdict: Verdict) -> (Ended, Signal) {

@@ -2,7 +2,7 @@
 //! that warm up.
 
 use super::Shared;
-use crate::base::id::MessageId;
+use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::relay::{Relay, day_of};
@@ -94,9 +94,12 @@ impl Shared {
         until
     }
 
-    /// Ends the backoff of a relay that works.
-    pub(super) fn relay_works(&self, relay: Number) {
-        let has_recovered = self.destinations().relays.works(relay);
+    /// Ends the backoff of a relay that works. `took` is the account whose mail it took.
+    pub(super) fn relay_works(&self, relay: Number, took: Option<AccountId>) {
+        let mut destinations = self.destinations();
+        took.into_iter().for_each(|account| destinations.relays.takes(relay, account));
+        let has_recovered = destinations.relays.works(relay);
+        drop(destinations);
         if has_recovered {
             tracing::info!(relay = %self.relays.relay(relay).name, "relay works again");
         }

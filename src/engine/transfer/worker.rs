@@ -102,7 +102,8 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
         }
         Ended::With(end) => {
             if signal != Signal::Silent {
-                shared.relay_works(queue.relay);
+                let took = matches!(end, TransferEnd::Delivered).then_some(queued.place.account);
+                shared.relay_works(queue.relay, took);
                 let relay = shared.relays.relay(queue.relay);
                 let is_direct = matches!(relay.way, RelayWay::Mx) && !matches!(queue.site, Site::Captured(_));
                 shared.engine.relay_works(&relay.name, is_direct);

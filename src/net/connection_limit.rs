@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::connection_activity::{Activity, EvictionReason};
+use super::connection_activity::{ARRIVAL, Activity, EvictionReason};
 
 /// Time to wait for a connection that was asked to end. If it received a request meanwhile it stays, and the next one
 /// is asked.
@@ -120,6 +120,7 @@ impl OpenConnection {
     fn dispensable(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
         match self.activity.get() {
             Some(activity) => activity.dispensable(now),
+            None if now < self.opened + ARRIVAL => Some((EvictionReason::New, self.opened)),
             None => Some((EvictionReason::Idle, self.opened)),
         }
     }
@@ -180,6 +181,23 @@ mod tests {
         });
         let _third = places.take().await.unwrap();
         leaving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_connection_is_closed_last() {
+        let places = ConnectionPlaces::new(2);
+        let slow = places.take().await.unwrap();
+        let request = busy(&slow);
+        let _answer = request.offer();
+        tokio::time::advance(Duration::from_secs(6)).await;
+        let new = places.take().await.unwrap();
+        let (third, ()) = tokio::join!(places.take(), async {
+            tokio::select! {
+                () = slow.lost() => drop(slow),
+                () = new.lost() => panic!("its first request may be in transit"),
+            }
+        });
+        assert!(third.is_some());
     }
 
     #[tokio::test]

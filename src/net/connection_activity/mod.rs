@@ -24,6 +24,12 @@ const UNREAD: Duration = Duration::from_secs(5);
 /// Minimum rate of a client that reads an answer, in bytes per second, while connections are scarce.
 const READ_RATE_LEAST: u64 = 8 * 1024;
 
+/// Time in which a new connection sends its first request before it counts as idle.
+pub(super) const ARRIVAL: Duration = Duration::from_secs(2);
+
+/// Period over which the time that a client takes to read its answers is added up, unless one answer takes longer.
+const READING_PERIOD: u64 = 60_000_000;
+
 /// Reasons why a connection may be closed in favour of a new one, best reason first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionReason {
@@ -37,6 +43,8 @@ pub(super) enum EvictionReason {
     Unsent,
     /// The client reads its answers slower than [`READ_RATE_LEAST`].
     SlowlyRead,
+    /// The connection is new, and its first request may be in transit.
+    New,
 }
 
 /// The protocol of a connection. Only in HTTP/1 can the head of a request be recognised in the byte stream.
@@ -59,6 +67,9 @@ pub(super) enum Verdict {
     Stuck,
 }
 
+/// Value of `idle_since` before the first request.
+const OPENED: u64 = 1;
+
 /// The times of one connection, in microseconds since it opened; 0 means "not set".
 #[derive(Debug)]
 pub(super) struct Activity {
@@ -73,9 +84,13 @@ pub(super) struct Activity {
     /// Time since when no part was read and fewer than `TAKEN_LEAST` bytes were written.
     offered_since: AtomicU64,
     written: AtomicU64,
-    /// Time since when parts are offered, and the value of `written` then.
+    /// Time since when parts are offered.
     reading_since: AtomicU64,
-    written_at_reading: AtomicU64,
+    /// Total time in which earlier parts of the period were offered.
+    read_before: AtomicU64,
+    /// Start of the period, and the value of `written` then.
+    period_since: AtomicU64,
+    written_at_period: AtomicU64,
     /// Value of `written` when `offered_since` was set.
     written_before: AtomicU64,
     /// Number of requests that wait for a body; `awaited_since` has the time.
@@ -96,7 +111,7 @@ impl Activity {
             opened,
             protocol,
             running: AtomicU32::new(0),
-            idle_since: AtomicU64::new(1),
+            idle_since: AtomicU64::new(OPENED),
             head_since: AtomicU64::new(1),
             blocked_since: AtomicU64::new(0),
             offers: AtomicU32::new(0),
@@ -104,7 +119,9 @@ impl Activity {
             written: AtomicU64::new(0),
             written_before: AtomicU64::new(0),
             reading_since: AtomicU64::new(0),
-            written_at_reading: AtomicU64::new(0),
+            read_before: AtomicU64::new(0),
+            period_since: AtomicU64::new(0),
+            written_at_period: AtomicU64::new(0),
             awaited: AtomicU32::new(0),
             awaited_known: AtomicU32::new(0),
             awaited_since: AtomicU64::new(0),
@@ -152,7 +169,10 @@ impl Activity {
     pub(super) fn dispensable(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
         let running = self.running.load(Relaxed);
         if running == 0 {
-            return Some((EvictionReason::Idle, self.at(self.idle_since.load(Relaxed))));
+            let idle = self.idle_since.load(Relaxed);
+            let is_new = idle == OPENED && now < self.opened + ARRIVAL;
+            let reason = if is_new { EvictionReason::New } else { EvictionReason::Idle };
+            return Some((reason, self.at(idle)));
         }
         let (awaited, offers) = (self.awaited.load(Relaxed), self.offers.load(Relaxed));
         let is_known = self.awaited_known.load(Relaxed) > 0;
@@ -175,11 +195,13 @@ impl Activity {
         self.slowly_read_since(now).map(|since| (EvictionReason::SlowlyRead, since))
     }
 
-    /// Returns since when the client reads an offered part too slowly.
+    /// Returns since when the client reads offered parts too slowly. Many small answers count together, otherwise a
+    /// client that takes seconds for each would never be slow.
     fn slowly_read_since(&self, now: Instant) -> Option<Instant> {
         let since = self.at(self.reading_since.load(Relaxed));
-        let reading = now.saturating_duration_since(since);
-        let read = self.written.load(Relaxed).saturating_sub(self.written_at_reading.load(Relaxed));
+        let before = Duration::from_micros(self.read_before.load(Relaxed));
+        let reading = now.saturating_duration_since(since) + before;
+        let read = self.written.load(Relaxed).saturating_sub(self.written_at_period.load(Relaxed));
         (reading >= UNREAD && read < READ_RATE_LEAST.saturating_mul(reading.as_secs())).then_some(since)
     }
 
@@ -279,8 +301,13 @@ impl Busy {
         self.0.offered_since.store(self.0.now(), Relaxed);
         // Stored first, so that a scan by another thread does not see the times of an earlier answer.
         if self.0.offers.load(Relaxed) == 0 {
-            self.0.reading_since.store(self.0.now(), Relaxed);
-            self.0.written_at_reading.store(self.0.written.load(Relaxed), Relaxed);
+            let now = self.0.now();
+            if now > self.0.period_since.load(Relaxed) + READING_PERIOD || self.0.period_since.load(Relaxed) == 0 {
+                self.0.period_since.store(now, Relaxed);
+                self.0.read_before.store(0, Relaxed);
+                self.0.written_at_period.store(self.0.written.load(Relaxed), Relaxed);
+            }
+            self.0.reading_since.store(now, Relaxed);
         }
         self.0.offers.fetch_add(1, Relaxed);
         PendingPart(Arc::clone(&self.0))
@@ -318,8 +345,11 @@ pub(super) struct PendingPart(Arc<Activity>);
 impl Drop for PendingPart {
     fn drop(&mut self) {
         // A client that reads one stream counts as reading the others too.
-        self.0.offered_since.store(self.0.now(), Relaxed);
-        self.0.offers.fetch_sub(1, Relaxed);
+        let now = self.0.now();
+        self.0.offered_since.store(now, Relaxed);
+        if self.0.offers.fetch_sub(1, Relaxed) == 1 {
+            self.0.read_before.fetch_add(now.saturating_sub(self.0.reading_since.load(Relaxed)), Relaxed);
+        }
     }
 }
 

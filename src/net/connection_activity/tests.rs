@@ -50,7 +50,7 @@ fn a_connection_can_be_evicted_while_no_request_is_in_flight() {
     let at = |seconds| opened + Duration::from_secs(seconds);
     let activity = Arc::new(Activity::new(opened, Protocol::Http1));
     let rank = |seconds| activity.dispensable(at(seconds)).map(|(rank, _)| rank);
-    assert_eq!(rank(0), Some(EvictionReason::Idle));
+    assert_eq!((rank(1), rank(2)), (Some(EvictionReason::New), Some(EvictionReason::Idle)));
     let request = activity.begin();
     assert_eq!(rank(500), None);
     let body = activity.await_body(false);
@@ -83,4 +83,32 @@ fn a_connection_that_awaits_an_authenticated_body_is_evicted_last() {
     assert!(EvictionReason::Unsent > EvictionReason::Unread);
     drop(body);
     assert_eq!(rank(6), None, "one request is being processed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_seconds_for_each_of_many_small_answers_is_slow() {
+    let activity = Arc::new(Activity::new(Instant::now(), Protocol::Http2));
+    let rank = || activity.dispensable(Instant::now()).map(|(rank, _)| rank);
+    let mut request = activity.begin();
+    for round in 0..60 {
+        let answer = request.offer();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        activity.has_written(&Poll::Ready(Ok(60)));
+        // After the second answer of each period.
+        let is_slow = round % 21 > 0;
+        assert!(!is_slow || rank() == Some(EvictionReason::SlowlyRead), "{round}");
+        let next = activity.begin();
+        drop(answer);
+        request = next;
+    }
+    drop(request.offer());
+    for _ in 0..1000 {
+        // A client that reads at once is not slow, however little it asks for.
+        let answer = request.offer();
+        activity.has_written(&Poll::Ready(Ok(60)));
+        drop(answer);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let _answer = request.offer();
+    assert_eq!(rank(), None);
 }

@@ -12,6 +12,7 @@ use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
 
 /// Filter for events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,9 +29,9 @@ pub struct EventFilter {
 
 impl EventFilter {
     /// Returns the smallest identifier that may match, among events that are kept at `expiry`.
-    fn least(&self, expiry: Timestamp) -> Ulid {
+    fn least(&self, snapshot: &Snapshot, expiry: Timestamp) -> Result<Ulid, StoreError> {
         let least = self.after.map(|at| Ulid::new(at, [u8::MAX; 10]).next());
-        oldest_kept(expiry).max(least.unwrap_or_default())
+        Ok(oldest_kept(snapshot, expiry)?.max(least.unwrap_or_default()))
     }
 
     /// Returns the first identifier after the matching events, at most `before`.
@@ -40,6 +41,17 @@ impl EventFilter {
 }
 
 impl Engine {
+    /// Returns the time before which rows are listed as a bound on their identifiers. After a clock that was ahead was
+    /// set right, new identifiers have later times than their rows, so a time that is not over yet excludes none.
+    pub fn bound_of_ids(&self, before: Timestamp) -> Timestamp {
+        if before < self.clock.now() {
+            return before;
+        }
+        // If the store fails, so does the listing.
+        let newest = self.store.newest_id().unwrap_or_default();
+        before.max(newest.timestamp().moved_by(1))
+    }
+
     /// Returns a page of the account's events, with their stored bytes.
     ///
     /// # Errors
@@ -50,11 +62,12 @@ impl Engine {
         filter: EventFilter,
         page: PageRequest,
     ) -> Result<Page<Vec<u8>>, StoreError> {
+        let filter = EventFilter { before: filter.before.map(|before| self.bound_of_ids(before)), ..filter };
         let snapshot = self.store.snapshot()?;
         let log = Log {
             read: &snapshot,
             account,
-            from: filter.least(self.clock.time().expiry),
+            from: filter.least(&snapshot, self.clock.time().expiry)?,
             before: filter.end(page.before),
             order: Order::Descending,
             count: page.limit + 1,
@@ -73,6 +86,7 @@ impl Engine {
         after: EventId,
         limit: usize,
     ) -> Result<Page<Vec<u8>>, StoreError> {
+        let filter = EventFilter { before: filter.before.map(|before| self.bound_of_ids(before)), ..filter };
         let mut page = self.events_from(account, filter, after.0.next(), (limit, usize::MAX))?;
         page.rows.reverse();
         Ok(page)
@@ -91,7 +105,7 @@ impl Engine {
         (limit, bytes): (usize, usize),
     ) -> Result<Page<Vec<u8>>, StoreError> {
         let snapshot = self.store.snapshot()?;
-        let from = filter.least(self.clock.time().expiry).max(from);
+        let from = filter.least(&snapshot, self.clock.time().expiry)?.max(from);
         let before = filter.end(None);
         let log = Log { read: &snapshot, account, from, before, order: Order::Ascending, count: limit + 1 };
         log.page(filter, limit, bytes)

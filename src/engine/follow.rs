@@ -242,7 +242,7 @@ impl Follower {
         let log = Log {
             read: snapshot,
             account: self.caller.account,
-            from: self.after.next().max(oldest_kept(expiry)),
+            from: self.after.next().max(oldest_kept(snapshot, expiry)?),
             before: None,
             order: Order::Ascending,
             count: PAGE_EVENTS,

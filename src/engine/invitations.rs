@@ -7,7 +7,7 @@ use super::setup_link::SetupLink;
 use super::users::UserRefusal;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
-use crate::domain::setup_link::SetupToken;
+use crate::domain::setup_link::{self, SetupToken};
 use crate::domain::user::{Role, User};
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::invitation::{InviteRefusal, InviteUser};
@@ -79,9 +79,12 @@ impl Engine {
     /// is gone or has signed in already.
     pub(super) fn invitation_link(&self, invitation: &InvitationRow) -> Result<Option<(Address, String)>, StoreError> {
         let InvitationRow { account, user, line, expires_at } = *invitation;
-        if self.clock.now() >= expires_at {
+        let now = self.clock.now();
+        if now >= expires_at {
             return Ok(None);
         }
+        // A link that lasts longer is refused: a clock that was ahead made it.
+        let expires_at = expires_at.min(now + setup_link::LIFETIME);
         let user = self.user(account, user)?.filter(|user| !user.disabled && user.last_sign_in_at.is_none());
         let Some(user) = user else { return Ok(None) };
         let credentials = self.link_credentials(account, &user)?;

@@ -95,7 +95,7 @@ impl Engine {
         self.off_thread(account, move |store| {
             let snapshot = store.snapshot()?;
             let mut providers = counts(&snapshot, account, from, to)?;
-            let oldest = oldest_kept(time.expiry).max(Ulid::new(start_of(from), [0; 10]));
+            let oldest = oldest_kept(&snapshot, time.expiry)?.max(Ulid::new(start_of(from), [0; 10]));
             for kind in [EventType::Bounced, EventType::Deferred] {
                 let wanted = wanted(&providers, kind);
                 Answers::read(&snapshot, account, kind, oldest, wanted)?.add_to(&mut providers);

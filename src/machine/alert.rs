@@ -108,13 +108,13 @@ impl State {
         match (self, input) {
             (Self::Absent, Input::Found(severity)) => seen(0, severity, looks, now),
             (Self::Suspected { times }, Input::Found(severity)) => seen(times, severity, looks, now),
-            (Self::Ended { at, announced }, Input::Found(severity)) if now < at + REOPENS_FOR => {
+            (Self::Ended { at, announced }, Input::Found(severity)) if has_just_ended(at, now) => {
                 reopen(at, announced, severity, now)
             }
             (Self::Ended { .. }, Input::Found(severity)) => seen(0, severity, looks, now),
             (Self::Open(open), Input::Found(severity) | Input::Happened(severity)) => open.changed(severity, now),
             (Self::Ended { at, announced }, Input::Happened(severity))
-                if now < at + REOPENS_FOR && severity <= announced =>
+                if has_just_ended(at, now) && severity <= announced =>
             {
                 Next::new(self, [Effect::Reopen, Effect::Resolve])
             }
@@ -129,6 +129,12 @@ impl State {
             | (Self::Suspected { .. }, Input::ReminderDue) => Next::unchanged(self),
         }
     }
+}
+
+/// Returns whether an alert that ended at `at` reopens. A time that is far ahead was recorded by a clock that was
+/// ahead.
+fn has_just_ended(at: Timestamp, now: Timestamp) -> bool {
+    now < at + REOPENS_FOR && at <= now + REOPENS_FOR
 }
 
 /// Handles one more check that found the condition, after `before` consecutive ones.
@@ -244,6 +250,14 @@ mod tests {
         let (state, effects) = run(state, 2, &[(180, found)]);
         assert!(state.is_open());
         assert_eq!(announced(&effects), [NoticeKind::Opened]);
+    }
+
+    #[test]
+    fn an_alert_that_ended_by_a_clock_that_was_ahead_opens_anew() {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let ended = State::Ended { at: now + 5 * 24 * REOPENS_FOR, announced: Severity::Critical };
+        let next = ended.step(Input::Found(Severity::Critical), 1, now);
+        assert!(next.effects.contains(&Effect::Announce(NoticeKind::Opened)), "{:?}", next.effects);
     }
 
     #[test]

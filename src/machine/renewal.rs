@@ -22,6 +22,9 @@ const AFTER_REFUSAL: [u64; 8] = [10, 300, 1_200, 3_600, 3 * 3_600, 6 * 3_600, 12
 const AFTER_SILENCE: u64 = 10;
 const AFTER_SILENCE_MAX: u64 = 3_600;
 
+/// Maximum distance of a recorded time from the clock, if that was only corrected.
+const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(3600);
+
 /// Validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
@@ -57,6 +60,9 @@ pub struct Setbacks {
     pub unreached: u32,
     /// End of the backoff, in milliseconds since the epoch.
     wait_until: u64,
+    /// Time of the last failure, in milliseconds since the epoch.
+    #[serde(default)]
+    failed_at: u64,
 }
 
 impl Setbacks {
@@ -77,7 +83,7 @@ impl Setbacks {
             }
         };
         let pause = Duration::from_secs(pause).max(retry_after.unwrap_or_default());
-        next.wait_until = (now + pause).as_millis();
+        (next.wait_until, next.failed_at) = ((now + pause).as_millis(), now.as_millis());
         next
     }
 
@@ -88,10 +94,11 @@ impl Setbacks {
 }
 
 /// Returns the time of the next request. `held` is the validity of the certificate that covers all configured names, if
-/// there is one.
-pub fn due(held: Option<Validity>, setbacks: Setbacks) -> Timestamp {
+/// there is one. A failure that is later than `now` was recorded by a clock that was ahead, and delays nothing.
+pub fn due(held: Option<Validity>, setbacks: Setbacks, now: Timestamp) -> Timestamp {
     let wanted = held.map_or(Timestamp::from_millis(0), Validity::renew_at);
-    wanted.max(setbacks.wait_until())
+    let is_of_past = setbacks.failed_at <= (now + CLOCK_DIFFERENCE_MAX).as_millis();
+    if is_of_past { wanted.max(setbacks.wait_until()) } else { wanted }
 }
 
 #[cfg(test)]
@@ -106,8 +113,8 @@ mod tests {
     fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_a_missing_one_is_requested_at_once() {
         let day = 24 * HOUR;
         let held = Validity { from: NOW, until: NOW + 90 * day };
-        assert_eq!(due(Some(held), Setbacks::default()), NOW + 60 * day);
-        assert!(due(None, Setbacks::default()) < NOW);
+        assert_eq!(due(Some(held), Setbacks::default(), NOW), NOW + 60 * day);
+        assert!(due(None, Setbacks::default(), NOW) < NOW);
     }
 
     #[test]
@@ -127,7 +134,8 @@ mod tests {
     #[test]
     fn a_longer_retry_after_of_the_authority_is_respected() {
         let setbacks = Setbacks::default().and(RenewalFailure::Refused, NOW, Some(2 * HOUR));
-        assert_eq!(due(None, setbacks), NOW + 2 * HOUR);
+        assert_eq!(due(None, setbacks, NOW), NOW + 2 * HOUR);
+        assert!(due(None, setbacks, NOW - 5 * 24 * HOUR) < NOW, "the clock was ahead");
         assert_eq!(setbacks.and(RenewalFailure::Refused, NOW, Some(Duration::ZERO)).wait_until(), NOW + HOUR / 12);
     }
 
@@ -142,8 +150,9 @@ mod tests {
                     refusals.push(now);
                 }
                 setbacks = setbacks.and(setback, now, None);
-                prop_assert!(due(None, setbacks) > now);
-                now = due(None, setbacks);
+                let next = due(None, setbacks, now);
+                prop_assert!(next > now);
+                now = next;
             }
             for five in refusals.windows(5) {
                 prop_assert!(five[4].since(five[0]) >= HOUR);

@@ -1,6 +1,7 @@
 //! Clock facts in the store: the time that the store reached, and the periods in which the wall clock was doubtful.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableError};
 
@@ -157,6 +158,15 @@ impl Store {
         })
     }
 
+    /// Returns the greatest identifier of a batch.
+    ///
+    /// # Errors
+    /// Database errors.
+    pub fn newest_id(&self) -> Result<Ulid, StoreError> {
+        let snapshot = self.snapshot()?;
+        Ok(last_id(&snapshot, meta::LAST_ID)?.max(last_id(&snapshot, meta::LAST_MESSAGE_ID)?))
+    }
+
     /// Returns the content buckets whose deadlines have passed at `now`.
     ///
     /// # Errors
@@ -185,6 +195,34 @@ impl Store {
         let doubts = doubts(&self.snapshot()?)?;
         Ok(doubts.into_iter().filter(|(_, row)| row.is_unsettled()).map(|(number, _)| number).collect())
     }
+}
+
+/// Returns the beginning of the first doubt that ended with a step forward after `time`.
+///
+/// # Errors
+/// Database errors.
+pub fn first_step_forward_after(read: &impl Read, time: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let mut first = None;
+    read.scan_sound(Table::ClockDoubts, &[], &after_prefix(&[]), Order::Descending, &mut |_, bytes| {
+        if let Some(ClockDoubtRow { began, end: Some(end), .. }) = sound(ClockDoubtRow::decode(bytes))? {
+            if end.until.moved_by(end.offset_ms) <= time {
+                return Ok(ControlFlow::Break(()));
+            }
+            first = if end.offset_ms > 0 { Some(began) } else { first };
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(first)
+}
+
+/// Returns the right time of a row whose time was recorded by a clock that may have been ahead: moved by the steps back
+/// that followed.
+///
+/// # Errors
+/// Database errors.
+pub fn corrected(read: &impl Read, recorded: Timestamp) -> Result<Timestamp, StoreError> {
+    let steps = doubts(read)?.into_iter().filter_map(|(_, row)| row.end).filter(|end| end.offset_ms < 0);
+    Ok(steps.fold(recorded, |at, end| if at <= end.until { at.moved_by(end.offset_ms) } else { at }))
 }
 
 /// Returns the highest number of any doubt, damaged or not, so that no number is used twice.

@@ -135,7 +135,7 @@ impl Acme {
             }
             tokio::select! {
                 () = tokio::time::sleep(due.since(now).min(LOOK)) => {}
-                () = at_once.notified() => match renewal::due(self.held(), Setbacks::default()) {
+                () = at_once.notified() => match renewal::due(self.held(), Setbacks::default(), self.clock.now()) {
                     wanted if wanted <= self.clock.now() => self.attempt().await,
                     wanted => tracing::info!(renewal = %wanted, "certificate is current"),
                 },
@@ -163,7 +163,7 @@ impl Acme {
     }
 
     fn due(&self) -> Timestamp {
-        renewal::due(self.held(), self.status().setbacks)
+        renewal::due(self.held(), self.status().setbacks, self.clock.now())
     }
 
     /// Makes one attempt and records its outcome.

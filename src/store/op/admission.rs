@@ -8,17 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use super::domain::domain_by_name;
 use super::{stored_content, suppression};
-use crate::base::id::{AccountId, DomainId};
+use crate::base::id::{AccountId, DomainId, MessageId};
 use crate::domain::account::Account;
 use crate::domain::address::Address;
 use crate::domain::stream::Stream;
 use crate::machine::idempotency::{self, Effect, Progress};
 use crate::machine::quota::{Quota, QuotaExhausted, QuotaView};
-use crate::machine::service_clock::ServiceTime;
+use crate::machine::service_clock::{DIFFERENCE_MAX, ServiceTime};
+use crate::store::clock_doubts;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 
 /// An idempotency key with the hash of its request body.
@@ -170,12 +172,42 @@ pub fn replay(
     time: &ServiceTime,
 ) -> Result<Option<Vec<u8>>, OpError<Refusal>> {
     let Some(row) = read.row::<IdempotencyRow>(&schema::named(account, &claim.key_hash))? else { return Ok(None) };
+    if is_outlived(read, account, &row, time)? {
+        return Ok(None);
+    }
     // Running requests with the same key are only known in memory, above the store.
     match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, time.expiry) {
         Effect::Process | Effect::InProgress => Ok(None),
         Effect::Replay => Ok(Some(row.answer)),
         Effect::Mismatch => Err(OpError::Refused(Refusal::IdempotencyMismatch)),
     }
+}
+
+/// Returns whether a key is free although its row says otherwise: it was bound by a clock that was ahead and has been
+/// set right since, and its message is older than a key's lifetime.
+fn is_outlived(
+    read: &impl Read,
+    account: AccountId,
+    row: &IdempotencyRow,
+    time: &ServiceTime,
+) -> Result<bool, StoreError> {
+    let is_plausible = row.binding.expires_at <= time.now + idempotency::LIFETIME + DIFFERENCE_MAX;
+    if is_plausible || time.is_doubtful() {
+        return Ok(false);
+    }
+    let accepted: Option<Accepted<'_>> = serde_json::from_slice(&row.answer).ok();
+    let id: Option<MessageId> = accepted.and_then(|accepted| accepted.id.parse().ok());
+    let Some(id) = id else { return Ok(false) };
+    let message = read.row::<MessageRow>(&schema::message(account, id))?;
+    // Messages are stored for longer than a key's lifetime.
+    let Some(created_at) = message.map(|row| row.created_at) else { return Ok(true) };
+    Ok(clock_doubts::corrected(read, created_at)? + idempotency::LIFETIME <= time.now)
+}
+
+/// The identifier in a stored 202.
+#[derive(Deserialize)]
+struct Accepted<'a> {
+    id: &'a str,
 }
 
 /// Returns the sending domain if the key may send from it.

@@ -1,11 +1,12 @@
 //! Doubts about the wall clock: their beginning, their end, and the correction of times recorded meanwhile. The
 //! correction is the step of the service's time at the end of the doubt.
 //!
-//! It moves the deadlines of messages that were accepted during the doubt. If the service's time was set back, it also
-//! brings timers forward, for example of the next attempts of messages and webhooks. They would otherwise wait for the
-//! clock to catch up.
+//! It moves the deadlines of messages that were accepted during the doubt, and the ages of webhook deliveries. If the
+//! service's time was set back, it also brings timers forward, for example of the next attempts of messages and
+//! webhooks. They would otherwise wait for the clock to catch up.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -133,8 +134,8 @@ impl Op for EndDoubt {
         }
         let Self { number, until, offset_ms } = *self;
         let rest = if offset_ms == 0 { UnmovedRows::Nothing } else { UnmovedRows::Messages(Vec::new()) };
-        if offset_ms < 0 {
-            // The time of a start, until the first batch after the clock was set back records its own.
+        if offset_ms != 0 {
+            // The time of a start, until the first batch after the clock was set records its own.
             let set = until.moved_by(offset_ms).as_millis().to_be_bytes();
             tables.put_bytes(Table::Meta, meta::TIME, set.to_vec());
         }
@@ -159,14 +160,18 @@ impl Op for SettleDoubt {
         let key = key_of(self.number);
         let Some(row) = tables.sound_row::<ClockDoubtRow>(&key)? else { return Ok(true) };
         let Some(end) = &row.end else { return Ok(true) };
-        let moving = Moving { number: self.number, after: row.after, until: end.until, offset_ms: end.offset_ms };
+        let moving =
+            Moving { number: self.number, after: row.after, during: row.began..=end.until, offset_ms: end.offset_ms };
         let rest = match &end.rest {
             UnmovedRows::Messages(from) => match moving.messages(tables, from)? {
                 Some(from) => UnmovedRows::Messages(from),
                 // A timer that fires early does no harm.
-                None if end.offset_ms > 0 => UnmovedRows::Nothing,
+                None if end.offset_ms > 0 => UnmovedRows::Deliveries(Vec::new()),
                 None => UnmovedRows::Timers(Timer::first_after(tables.now()).to_vec()),
             },
+            UnmovedRows::Deliveries(from) => {
+                moving.deliveries(tables, from)?.map_or(UnmovedRows::Nothing, UnmovedRows::Deliveries)
+            }
             UnmovedRows::Timers(from) => moving.timers(tables, from)?.map_or(UnmovedRows::Nothing, UnmovedRows::Timers),
             UnmovedRows::Nothing => UnmovedRows::Nothing,
         };
@@ -178,8 +183,10 @@ impl Op for SettleDoubt {
 
 struct Moving {
     number: u32,
+    /// Identifier below those of the rows of the doubt.
     after: Ulid,
-    until: Timestamp,
+    /// The service's times of the doubt, before the clock was set.
+    during: RangeInclusive<Timestamp>,
     offset_ms: i64,
 }
 
@@ -187,6 +194,35 @@ impl Moving {
     /// Moves the deadlines of a slice of one account's messages, from the key `from` on. Returns the start of the next
     /// slice.
     fn messages(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.slice(tables, from, |tables, key, row: MessageRow| {
+            let is_of_doubt = (Bucket { end: row.place.bucket }).doubt() == Some(self.number);
+            let row = is_of_doubt.then(|| moved(tables, row, self.offset_ms)).transpose()?;
+            row.into_iter().for_each(|row| tables.put(key, &row));
+            Ok(())
+        })
+    }
+
+    /// Moves the beginning of a slice of one account's deliveries, from the key `from` on. Otherwise they would fail
+    /// for their age. Returns the start of the next slice.
+    fn deliveries(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.slice(tables, from, |tables, key, mut row: DeliveryRow| {
+            let is_pending = matches!(row.state.stage, Stage::Pending { .. });
+            if is_pending && self.during.contains(&row.state.created_at) {
+                row.state.created_at = row.state.created_at.moved_by(self.offset_ms);
+                tables.put(key, &row);
+            }
+            Ok(())
+        })
+    }
+
+    /// Passes a slice of one account's rows to `change`, from the key `from` on. The keys consist of the account and an
+    /// identifier. Returns the start of the next slice.
+    fn slice<R: Row + Clone>(
+        &self,
+        tables: &mut Tables<'_>,
+        from: &[u8],
+        change: impl Fn(&mut Tables<'_>, &[u8], R) -> Result<(), StoreError>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let account = from.get(..16).unwrap_or_default();
         let account = match account {
             [] => first_key(tables, Table::Accounts, &[])?,
@@ -195,14 +231,14 @@ impl Moving {
         let Some(account) = account else { return Ok(None) };
         let first = [account.as_slice(), &self.after.0].concat();
         let (from, to) = (first.as_slice().max(from), after_prefix(&account));
-        let keys = tables.keys_with(Table::Messages, (from, &to), Order::Ascending, OnDamage::Key, SLICE)?;
+        let keys = tables.keys_with(R::TABLE, (from, &to), Order::Ascending, OnDamage::Key, SLICE)?;
         for key in &keys {
-            match tables.row::<MessageRow>(key) {
-                Ok(Some(row)) => self.message(tables, key, row)?,
+            match tables.row::<R>(key) {
+                Ok(Some(row)) => change(tables, key, row)?,
                 Ok(None) => {}
                 // One damaged row must not prevent the correction of the others.
                 Err(error @ (StoreError::Row { .. } | StoreError::Damaged { .. })) => {
-                    tracing::error!(%error, "could not correct a message's deadline; it stays wrong")
+                    tracing::error!(%error, "could not correct the time of a row; it stays wrong")
                 }
                 Err(error) => return Err(error),
             }
@@ -211,14 +247,6 @@ impl Moving {
             Some(last) if keys.len() == SLICE => Ok(Some([last.as_slice(), &[0]].concat())),
             _ => first_key(tables, Table::Accounts, &to),
         }
-    }
-
-    fn message(&self, tables: &mut Tables<'_>, key: &[u8], row: MessageRow) -> Result<(), StoreError> {
-        if (Bucket { end: row.place.bucket }).doubt() == Some(self.number) {
-            let row = moved(tables, row, self.offset_ms)?;
-            tables.put(key, &row);
-        }
-        Ok(())
     }
 
     /// Brings forward a slice of the timers, from the key `from` on, because the service's time was set back. This
@@ -257,7 +285,7 @@ impl Moving {
                 })
             }
             // A notice that was due may be in transmission, and has no lease.
-            TimerKind::Notice if timer.due <= self.until => Ok(false),
+            TimerKind::Notice if timer.due <= *self.during.end() => Ok(false),
             TimerKind::Notice => {
                 set_due(tables, &id.0, timer.due, |row: &mut NoticeRow| Some(std::mem::replace(&mut row.due, due)))
             }

@@ -9,6 +9,7 @@ use super::{Never, Op, audit, dmarc, outcomes, stored_content};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
+use crate::store::clock_doubts;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, sound};
 use crate::store::row::Row;
@@ -94,7 +95,7 @@ impl Op for SweepEvents {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::EventLog));
-        let end = oldest_kept(tables.expiry());
+        let end = oldest_kept(tables, tables.expiry())?;
         let mut left = SLICE;
         for (account, _) in tables.sound_rows::<Account>(&[], ACCOUNTS_MAX)? {
             let Ok(account) = <[u8; 16]>::try_from(account).map(|bytes| AccountId(Ulid(bytes))) else { continue };
@@ -154,7 +155,13 @@ impl Op for DropTimer {
     }
 }
 
-/// Returns the lowest event identifier that the log still shows at `now`.
-pub fn oldest_kept(now: Timestamp) -> Ulid {
-    Ulid::new(now - EVENT_LIFETIME, [0; 10])
+/// Returns the lowest event identifier that the log still shows at `now`. Identifiers of a doubt that ended with a step
+/// forward are older than their events, so they are kept for the whole time after the doubt's end.
+///
+/// # Errors
+/// Database errors.
+pub fn oldest_kept(read: &impl Read, now: Timestamp) -> Result<Ulid, StoreError> {
+    let lifetime_ago = now - EVENT_LIFETIME;
+    let began = clock_doubts::first_step_forward_after(read, lifetime_ago)?;
+    Ok(Ulid::new(began.map_or(lifetime_ago, |began| began.min(lifetime_ago)), [0; 10]))
 }

@@ -45,7 +45,7 @@ impl Op for SweepDeliveries {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         tables.disarm(self.timer);
-        let cutoff = oldest_kept(tables.expiry());
+        let cutoff = oldest_kept(tables, tables.expiry())?;
         let mut last = ScannedDelivery { account: self.timer.account, delivery: DeliveryId(self.timer.id) };
         let mut from = [schema::delivery(last.account, last.delivery).as_slice(), &[0]].concat();
         for _ in 0..SLICE {

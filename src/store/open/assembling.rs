@@ -47,7 +47,7 @@ pub(super) struct StoreParts<'a> {
 pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
     let StoreParts { disk, directory, limits, database, health, content, outbox, .. } = parts;
     let Surroundings { now, entropy } = parts.surroundings;
-    let Prepared { last, is_behind, last_message, sequence, master, restored, waiting, .. } = parts.prepared;
+    let Prepared { last, keeps_time, last_message, sequence, master, restored, waiting, .. } = parts.prepared;
     let timer_cache = Arc::new(TimerCache::new(restored));
     let notifier = Arc::new(AccountNotifier::default());
     let read_barrier = Arc::default();
@@ -68,7 +68,7 @@ pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
         monotonic: parts.monotonic,
         entropy: Arc::clone(&entropy),
         last_id: last,
-        is_behind,
+        keeps_time,
         waiting,
         journal: parts.journal,
         reserve: parts.reserve,

@@ -25,7 +25,7 @@ use crate::store::{master_key, totals};
 /// Facts that opening reads from the tables.
 pub(super) struct Prepared {
     pub(super) last: Ulid,
-    pub(super) is_behind: bool,
+    pub(super) keeps_time: bool,
     pub(super) last_message: Ulid,
     pub(super) sequence: Sequence,
     pub(super) master: Arc<MasterKey>,
@@ -64,13 +64,13 @@ pub(super) fn prepare(
     put(meta::WAITING, &waiting.encode());
     totals::count_missing(&found, &mut changes, &counting)?;
     let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
-    let (sequence, is_behind) = (sequence(&found)?, found.has(Table::Meta, meta::TIME)?);
+    let (sequence, keeps_time) = (sequence(&found)?, found.has(Table::Meta, meta::TIME)?);
     drop(found);
     let transaction = database.begin_write().map_err(StoreError::from)?;
     changes.write_to(&transaction)?;
     let epoch = journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
     let master = Arc::new(master);
-    Ok(Prepared { last, is_behind, last_message, sequence, master, restored, waiting, epoch })
+    Ok(Prepared { last, keeps_time, last_message, sequence, master, restored, waiting, epoch })
 }
 
 /// Returns the last identifier used, so that the next is greater.

@@ -33,12 +33,14 @@ pub struct DoubtEnd {
 /// Rows that have still to be moved by a doubt's offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnmovedRows {
-    /// Messages from this key on, then timers.
+    /// Messages from this key on, then deliveries or timers.
     Messages(Vec<u8>),
     /// Timers from this key on.
     Timers(Vec<u8>),
     /// Nothing.
     Nothing,
+    /// Deliveries from this key on.
+    Deliveries(Vec<u8>),
 }
 
 impl ClockDoubtRow {

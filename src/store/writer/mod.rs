@@ -66,7 +66,7 @@ pub(super) struct Writer {
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
     /// Whether the store has a [`meta::TIME`].
-    pub(super) is_behind: bool,
+    pub(super) keeps_time: bool,
     pub(super) waiting: TimerCounts,
     pub(super) reserve: Reserve,
     pub(super) journal: Journal,

@@ -2,26 +2,27 @@
 
 use super::Writer;
 use crate::base::time::Timestamp;
-use crate::machine::service_clock::DIFFERENCE_MAX;
+use crate::machine::service_clock::{DIFFERENCE_MAX, STOPPED_MAX};
 use crate::store::changes::Changes;
 use crate::store::replica::Sequence;
 use crate::store::schema::{Table, meta};
 
 impl Writer {
-    /// Records the service's time while it is behind the last identifier. Otherwise a restart would begin at the time
-    /// of that identifier, and deadlines would pass too early.
+    /// Records the service's time while the last identifier is far from it. Otherwise a restart would begin at the time
+    /// of that identifier: deadlines would pass too early, or the wall clock would be doubtful again.
     pub(super) fn keep_time(&mut self, now: Timestamp, changes: &mut Changes) {
         if changes.get(Table::Meta, meta::TIME).is_some() {
-            // The batch sets the time back. The next one records where it is.
-            self.is_behind = true;
+            // The batch sets the time. The next one records where it is.
+            self.keeps_time = true;
             return;
         }
-        let is_behind = self.last_id.timestamp() > now + DIFFERENCE_MAX;
-        if is_behind || self.is_behind {
-            let kept = is_behind.then(|| now.as_millis().to_be_bytes().to_vec());
+        let last = self.last_id.timestamp();
+        let is_apart = last > now + DIFFERENCE_MAX || now > last + STOPPED_MAX;
+        if is_apart || self.keeps_time {
+            let kept = is_apart.then(|| now.as_millis().to_be_bytes().to_vec());
             changes.put(Table::Meta, meta::TIME.to_vec(), kept);
         }
-        self.is_behind = is_behind;
+        self.keeps_time = is_apart;
     }
 
     /// Gives a batch its sequence number, and records the bucket's confirmations since the last batch.

@@ -14,6 +14,7 @@ use crate::domain::address::Address;
 use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::setup_link;
 use crate::domain::user::User;
+use crate::machine::service_clock::DIFFERENCE_MAX;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::audit::AuditRow;
@@ -56,7 +57,8 @@ impl Op for InviteUser {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<InviteRefusal>> {
         let now = tables.now();
         let mut made = tables.row::<InvitationsRow>(self.account.as_bytes())?.unwrap_or_default().made;
-        made.retain(|at| *at + WINDOW > now);
+        // Times after this one were recorded by a clock that was ahead.
+        made.retain(|at| *at + WINDOW > now && *at <= now + DIFFERENCE_MAX);
         if made.len() >= INVITATIONS_MAX {
             let until = made.first().map_or(now, |first| *first + WINDOW);
             return Err(OpError::Refused(InviteRefusal::TooMany { until }));

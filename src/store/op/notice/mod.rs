@@ -6,6 +6,8 @@
 
 mod retry;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
@@ -20,6 +22,9 @@ use crate::store::row::notice::{ITEMS_MAX, NoticeAddressRow, NoticeContent, Noti
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
+
+/// Maximum distance of the next mail to an address, by the limit of an hour.
+const DUES_AHEAD_MAX: Duration = Duration::from_secs(3600);
 
 /// One change of an alert, with its recipients.
 #[derive(Debug, Serialize, Deserialize)]
@@ -99,7 +104,10 @@ fn add_to_mail(tables: &mut Tables<'_>, to: &Address, item: NoticeItem) -> Resul
         tables.put(id.as_bytes(), &row);
         return Ok(id);
     }
-    let due = notice::first_attempt(item.at, &address.dues).max(tables.now());
+    // Times recorded by a clock that was ahead must not delay a mail until the clock catches up.
+    let now = tables.now();
+    address.dues.retain(|due| *due <= now + DUES_AHEAD_MAX);
+    let due = notice::first_attempt(item.at.min(now), &address.dues).max(now);
     let content = NoticeContent::Alerts { to: to.clone(), items: vec![item] };
     let id = add(tables, content, due);
     address.gathering = Some(id);

@@ -1,5 +1,7 @@
 //! Tests of the running engine with a wrong wall clock.
 
+mod accepted;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

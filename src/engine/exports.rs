@@ -21,6 +21,8 @@ use crate::store::error::StoreError;
 pub const ROWS_MAX: usize = 1_000_000;
 /// Maximum running exports.
 const AT_ONCE: usize = 64;
+/// Further running exports, one for each account without one. Clients that read slowly hold theirs for long.
+const RESERVE: usize = 192;
 /// Maximum running exports of one account. It is less than the account's maximum of jobs on the thread.
 pub const OF_ACCOUNT_AT_ONCE: usize = 4;
 /// Maximum rows of a part.
@@ -40,7 +42,16 @@ impl Exports {
     /// Starts the thread, which calls `lower_priority` first.
     pub(super) fn new(executor: Executor, lower_priority: fn()) -> Self {
         let thread = BackgroundThread::new(executor, "exports", lower_priority);
-        Self { slots: WorkSlots::new(AT_ONCE, OF_ACCOUNT_AT_ONCE), thread }
+        Self { slots: WorkSlots::new(AT_ONCE, OF_ACCOUNT_AT_ONCE).with_reserve(RESERVE), thread }
+    }
+
+    /// Reads and writes a part on the thread.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        part: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ExportError> {
+        self.thread.run(account, part).await.map_err(ExportError::NotDone)
     }
 }
 
@@ -163,8 +174,7 @@ impl Export {
             let (part, next) = engine.export_part(account, &filter, from, limit)?;
             Ok::<_, StoreError>((write(&part), part.len(), next))
         };
-        let read = self.engine.exports.thread.run(account, read).await;
-        let (written, count, next) = read.map_err(ExportError::NotDone)??;
+        let (written, count, next) = self.engine.exports.run(account, read).await??;
         self.left -= count;
         self.from = next.filter(|_| self.left > 0);
         Ok(Some(written))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::audit::Behalf;
 use super::background_thread::NotDone;
+use super::exports::ExportError;
 use super::imports::ImportRefusal;
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::suppressed_messages::Leased;
@@ -164,19 +165,21 @@ impl Engine {
         self.list_work.run(account, work).await
     }
 
-    /// Reads the account's next `limit` suppressions in the order of their addresses, and the position to continue
-    /// from. Each call reads the current list, so a suppression that changes between two calls may be missing from both
-    /// results.
+    /// Passes the account's next `limit` suppressions, in the order of their addresses, to `write` on the thread for
+    /// exports. Returns its result, and the position to continue from. Each call reads the current list, so a
+    /// suppression that changes between two calls may be missing from both results.
     ///
     /// # Errors
-    /// Fails if the store fails.
-    pub async fn suppressions_after(
+    /// [`ExportError`].
+    pub async fn export_suppressions<T: Send + 'static>(
         &self,
         account: AccountId,
         SuppressionsAfter(after): SuppressionsAfter,
         limit: usize,
-    ) -> Result<(Vec<SuppressionRow>, Option<SuppressionsAfter>), StoreError> {
-        self.off_thread(account, move |store| {
+        write: impl FnOnce(&[SuppressionRow]) -> T + Send + 'static,
+    ) -> Result<(T, Option<SuppressionsAfter>), ExportError> {
+        let store = Arc::clone(&self.store);
+        let read = move || {
             // The smallest key greater than the last one. For the first page, the prefix of all keys.
             let from = after.map_or_else(|| account.as_bytes().to_vec(), |key| [&key[..], &[0]].concat());
             let (mut rows, mut last, mut looked) = (Vec::new(), Vec::new(), 0);
@@ -189,9 +192,9 @@ impl Engine {
                 looked += 1;
                 Ok(until(looked == limit))
             })?;
-            Ok((rows, (looked == limit).then_some(SuppressionsAfter(Some(last)))))
-        })
-        .await
+            Ok::<_, StoreError>((write(&rows), (looked == limit).then_some(SuppressionsAfter(Some(last)))))
+        };
+        Ok(self.exports.run(account, read).await??)
     }
 
     /// Reads the store for an account on a blocking thread.

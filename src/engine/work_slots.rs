@@ -11,6 +11,8 @@ use crate::base::id::AccountId;
 pub(super) struct WorkSlots<O: Owner = AccountId> {
     most: usize,
     of_owner: usize,
+    /// Further slots for owners without one.
+    reserve: usize,
     taken: Arc<Mutex<UsedSlots<O>>>,
 }
 
@@ -34,7 +36,12 @@ impl<O: Owner> WorkSlots<O> {
     /// Creates `most` slots in total, and at most `of_owner` per owner.
     pub(super) fn new(most: usize, of_owner: usize) -> Self {
         let taken = UsedSlots { all: 0, by_owner: HashMap::new() };
-        Self { most, of_owner, taken: Arc::new(Mutex::new(taken)) }
+        Self { most, of_owner, reserve: 0, taken: Arc::new(Mutex::new(taken)) }
+    }
+
+    /// Adds slots that only owners without a slot can take. So a few owners can't take all.
+    pub(super) fn with_reserve(self, reserve: usize) -> Self {
+        Self { reserve, ..self }
     }
 
     /// Returns the number of used slots.
@@ -46,7 +53,8 @@ impl<O: Owner> WorkSlots<O> {
     pub(super) fn take(&self, owner: O) -> Option<WorkSlot<O>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_owner = taken.by_owner.get(&owner).copied().unwrap_or(0);
-        if taken.all >= self.most || of_owner >= self.of_owner {
+        let most = if of_owner == 0 { self.most.saturating_add(self.reserve) } else { self.most };
+        if taken.all >= most || of_owner >= self.of_owner {
             return None;
         }
         taken.all += 1;
@@ -73,14 +81,16 @@ mod tests {
 
     #[test]
     fn an_account_gets_at_most_its_share_and_a_dropped_slot_is_free_again() {
-        let slots = WorkSlots::new(3, 2);
+        let slots = WorkSlots::new(3, 2).with_reserve(3);
         let account = |byte| AccountId(Ulid([byte; 16]));
         let first = slots.take(account(1));
         let _second = slots.take(account(1)).unwrap();
         assert!(first.is_some() && slots.take(account(1)).is_none());
         let _other = slots.take(account(2)).unwrap();
-        assert!(slots.take(account(3)).is_none());
-        drop(first);
+        assert!(slots.take(account(2)).is_none(), "all are used");
+        let further = [3, 4, 5].map(|byte| slots.take(account(byte)).expect("it has none yet"));
+        assert!(slots.take(account(6)).is_none());
+        drop((first, further));
         assert_eq!(slots.taken(), 2);
         assert!(slots.take(account(3)).is_some());
         drop(slots.take(account(1)).unwrap());

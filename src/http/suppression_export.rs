@@ -12,9 +12,9 @@ use super::handlers::suppression_list;
 use super::parts_body::{PartSource, PartsBody};
 use crate::base::id::AccountId;
 use crate::engine::Engine;
-use crate::engine::exports::ExportSlot;
+use crate::engine::exports::{ExportError, ExportSlot};
 use crate::engine::suppressions::SuppressionsAfter;
-use crate::store::error::StoreError;
+use crate::store::row::suppression::SuppressionRow;
 
 /// Number of suppressions read at once.
 const STEP: usize = 250;
@@ -36,26 +36,28 @@ impl SuppressionExport {
     /// Starts the list of `account`, which continues for as long as `still_may` returns true. Reads the first part.
     ///
     /// # Errors
-    /// Store errors.
+    /// [`ExportError`].
     pub(crate) async fn begin(
         engine: Arc<Engine>,
         (account, slot): (AccountId, ExportSlot),
         still_may: impl Fn() -> bool + Send + 'static,
-    ) -> Result<PartsBody<Self>, StoreError> {
+    ) -> Result<PartsBody<Self>, ExportError> {
         let (still_may, after) = (Box::new(still_may), Some(SuppressionsAfter::default()));
         let mut export = Self { engine, account, still_may, after, _slot: slot };
-        let mut text = suppression_list::head();
-        export.read(&mut text).await?;
+        let text = export.read(suppression_list::head()).await?;
         Ok(PartsBody::new(text.into(), export))
     }
 
-    /// Appends the next part to `text`.
-    async fn read(&mut self, text: &mut String) -> Result<(), StoreError> {
-        let Some(after) = self.after.take() else { return Ok(()) };
-        let (rows, after) = self.engine.suppressions_after(self.account, after, STEP).await?;
-        rows.iter().for_each(|row| suppression_list::write(text, row));
+    /// Returns `text` with the next part.
+    async fn read(&mut self, mut text: String) -> Result<String, ExportError> {
+        let Some(after) = self.after.take() else { return Ok(text) };
+        let write = move |rows: &[SuppressionRow]| {
+            rows.iter().for_each(|row| suppression_list::write(&mut text, row));
+            text
+        };
+        let (text, after) = self.engine.export_suppressions(self.account, after, STEP, write).await?;
         self.after = after;
-        Ok(())
+        Ok(text)
     }
 }
 
@@ -67,10 +69,9 @@ impl PartSource for SuppressionExport {
         if !(self.still_may)() {
             return Err(io::Error::other("the client may no longer read the list"));
         }
-        let mut text = String::new();
-        self.read(&mut text).await.map_err(|error| {
+        let text = self.read(String::new()).await.map_err(|error| {
             tracing::error!(%error, "could not read the rest of an export of suppressions; the download is aborted");
-            io::Error::other("the store failed")
+            io::Error::other("the export failed")
         })?;
         Ok(Some((self, text.into())))
     }

@@ -8,7 +8,6 @@ use hyper::header::CONTENT_DISPOSITION;
 use super::messages::{FILTERS, METADATA, filter_of, metadata_of, with_message_id};
 use crate::base::id::AccountId;
 use crate::domain::violation::Violations;
-use crate::engine::background_thread::NotDone;
 use crate::engine::events::EventFilter;
 use crate::engine::exports::{ExportError, ExportFilter};
 use crate::engine::messages::MessageFilter;
@@ -50,12 +49,14 @@ pub(in crate::http) async fn events(api: &Api, call: Call<Caller>) -> Result<Ans
 /// Returns the export of the messages that match a filter, within the maximum span.
 pub(crate) fn of_messages(engine: &Engine, filter: MessageFilter, violations: &mut Violations) -> MessageFilter {
     let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
+    let before = engine.bound_of_ids(before);
     MessageFilter { after: Some(after), before: Some(before), ..filter }
 }
 
 /// Returns the export of the events that match a filter, within the maximum span.
 pub(crate) fn of_events(engine: &Engine, filter: EventFilter, violations: &mut Violations) -> ExportFilter {
     let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
+    let before = engine.bound_of_ids(before);
     ExportFilter::Events(EventFilter { after: Some(after), before: Some(before), ..filter })
 }
 
@@ -83,12 +84,16 @@ pub(crate) async fn exported(
     };
     let export = api.engine.export(account, filter).ok_or(ApiError::Overloaded)?;
     let rows = RowExport::begin(export, format, still_may, api.engine.clock.time().expiry).await;
-    let rows = rows.map_err(|error| match error {
-        ExportError::NotDone(NotDone::Crowded) => ApiError::Overloaded,
-        ExportError::NotDone(NotDone::Failed) => ApiError::Internal,
-        ExportError::Failed(error) => error.into(),
-    })?;
     let file = format!("attachment; filename=\"{name}.{}\"", format.as_str());
-    let answer = Answer::stream(StatusCode::OK, format.media_type(), Box::pin(rows));
+    let answer = Answer::stream(StatusCode::OK, format.media_type(), Box::pin(rows?));
     Ok(answer.with_header(CONTENT_DISPOSITION, &file))
+}
+
+impl From<ExportError> for ApiError {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::NotDone(not_done) => not_done.into(),
+            ExportError::Failed(error) => error.into(),
+        }
+    }
 }

@@ -203,9 +203,11 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Returns the counts of the domain's own sources.
+    /// Returns the counts of the sources that belong to this service. Sources that the account has marked as its own
+    /// don't count: their failures need no action here.
     pub(super) fn own_counts(&self) -> DmarcCounts {
-        let own = self.sources.iter().map(|source| source.totals()).filter(|totals| self.figures_of(totals).is_own());
+        let is_own = |totals: &SourceTotals| self.figures_of(totals).kind == SourceKind::Own;
+        let own = self.sources.iter().map(|source| source.totals()).filter(is_own);
         own.fold(DmarcCounts::default(), |mut counts, totals| {
             counts.merge(&totals.counts);
             counts

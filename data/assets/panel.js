@@ -79,7 +79,7 @@
     const decide = () => {
       source?.close();
       const isPaused = button.getAttribute("aria-pressed") === "true";
-      if (isPaused) say("Paused");
+      if (isPaused) say("Updates paused");
       else if (!document.hidden) follow();
     };
     live.hidden = false;

@@ -29,7 +29,7 @@ pub(super) struct RecordLine {
     pub(super) kind: &'static str,
     /// Full name of the record.
     pub(super) name: String,
-    /// Name relative to the domain, as DNS providers ask for it.
+    /// Name relative to the registrant's domain, as the forms of most DNS providers expect it.
     pub(super) relative: String,
     /// Value of the record.
     pub(super) value: String,
@@ -104,7 +104,7 @@ fn line(row: &DomainRow, record: ExpectedRecord) -> RecordLine {
         purpose,
         why,
         kind: record.kind.as_str(),
-        relative: relative(&record.name, row.name.as_str()),
+        relative: relative(&record.name, row.name.registrant_domain()),
         advice: advice(&record, status, found),
         found: found.iter().map(|text| compared(text, &record.value, status)).collect(),
         name: record.name,
@@ -131,11 +131,11 @@ fn words(row: &DomainRow, record: &ExpectedRecord) -> (&'static str, &'static st
     }
 }
 
-/// Returns a record name without its domain, as most DNS provider forms expect it.
+/// Returns a record name without the domain of its zone.
 fn relative(name: &str, domain: &str) -> String {
     match name.strip_suffix(domain) {
         Some("") => "@".to_owned(),
-        Some(before) => before.trim_end_matches('.').to_owned(),
+        Some(before) => before.strip_suffix('.').unwrap_or(name).to_owned(),
         None => name.to_owned(),
     }
 }
@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(relative("s._domainkey.example.com", "example.com"), "s._domainkey");
         assert_eq!(relative("example.com", "example.com"), "@");
         assert_eq!(relative("bounces.example.net", "example.com"), "bounces.example.net");
+        assert_eq!(relative("bounces.an-example.com", "example.com"), "bounces.an-example.com");
     }
 
     #[test]

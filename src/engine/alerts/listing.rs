@@ -120,6 +120,14 @@ impl Engine {
         Ok(None)
     }
 
+    /// Returns whether an account sees the service's alerts: if it is the only one.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn sees_service_alerts(&self, account: AccountId) -> Result<bool, StoreError> {
+        Ok(scopes(&self.store.snapshot()?, account)?.len() > 1)
+    }
+
     /// Returns the open alerts that an account sees, for the header of its pages.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use crate::base::id::AlertId;
-use crate::domain::alert::{Scope, Severity, Subject, SubjectKind};
+use crate::domain::alert::{Condition, Scope, Severity, Subject, SubjectKind};
 use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
 use crate::engine::alerts::record::Alert;
 use crate::engine::listing::{Page, PageRequest};
@@ -20,6 +20,7 @@ use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::timestamp::{Days, Moment, lasted};
 use crate::panel::wording::{self, capitalized};
+use crate::store::error::StoreError;
 use crate::store::row::alert::{AlertNotice, NoticeStatus};
 
 /// Maximum number of open alerts shown.
@@ -31,6 +32,10 @@ const ROWS: usize = 30;
 #[template(path = "alerts.html")]
 struct AlertsPage {
     frame: PageFrame,
+    /// Name of the condition whose alerts are shown; `None` for all.
+    condition: Option<String>,
+    /// The checks and their intervals, if the account sees the service's alerts.
+    checks: Option<&'static str>,
     open: Vec<AlertLine>,
     resolved: Vec<AlertLine>,
     paging: Paging,
@@ -125,20 +130,33 @@ fn path_of(Subject { kind, id, .. }: &Subject) -> Option<String> {
     }
 }
 
+/// Describes the checks to an account that sees the service's alerts: without an alert, all is well.
+const fn checks(runs_checks: bool) -> &'static str {
+    match runs_checks {
+        true => {
+            "Backups, replication, disk, certificates and the queue are checked every 5 minutes, reverse DNS, block \
+             lists and port 25 every hour."
+        }
+        false => "Development mode checks backups, replication, disk and DNS only on command: postrider alert check.",
+    }
+}
+
 /// `GET /alerts`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let older = paging::request::<AlertId>(&query, ROWS);
+    let condition = Condition::ALL.iter().copied().find(|condition| condition.as_str() == query.text("condition"));
     let (account, engine) = (visit.account_id(), Arc::clone(&visit.api.engine));
     let read = move || {
         let of = |state, page| {
-            let filter = AlertFilter { state: Some(state), condition: None };
+            let filter = AlertFilter { state: Some(state), condition };
             engine.alerts_of(AlertsOf::Account(account), filter, page)
         };
         let first = PageRequest { before: None, limit: OPEN_MAX };
-        Ok::<_, crate::store::error::StoreError>((of(AlertState::Open, first)?, of(AlertState::Resolved, older)?))
+        let sees_service = engine.sees_service_alerts(account)?;
+        Ok::<_, StoreError>((of(AlertState::Open, first)?, of(AlertState::Resolved, older)?, sees_service))
     };
-    let (open, Page { rows, next }) = visit.api.engine.blocking(account, read).await??;
+    let (open, Page { rows, next }, sees_service) = visit.api.engine.blocking(account, read).await??;
     let mut days = Days::new(visit.now);
     let resolved = rows.into_iter().map(|alert| {
         let line = AlertLine::new(&visit, alert);
@@ -146,9 +164,11 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
     });
     let page = AlertsPage {
         frame: PageFrame::new(&visit, "Alerts", "/alerts")?,
+        condition: condition.map(|condition| capitalized(wording::condition(condition))),
+        checks: sees_service.then(|| checks(visit.api.engine.settings.alerts.runs_checks)),
         open: open.rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
         resolved: resolved.collect(),
-        paging: Paging::new::<AlertId>("/alerts", &[], &query, next),
+        paging: Paging::new::<AlertId>("/alerts", &[("condition", query.text("condition"))], &query, next),
     };
     html::page(StatusCode::OK, &page)
 }

@@ -46,6 +46,8 @@ struct DomainPage {
     lines: Vec<RecordLine>,
     found: String,
     zone_file: String,
+    /// The registrant's domain, to which the short names of the records are relative.
+    zone: String,
     keys: Vec<KeyLine>,
     record: Record,
 }
@@ -119,6 +121,7 @@ fn written(
         days_fault: faults.of("dkim_rotation_days"),
         next_rotation_at: row.rotation.next_at.map(|at| visit.detail(at)),
         zone_file: dns::zone_file(&lines),
+        zone: row.name.registrant_domain().to_owned(),
         found: dns::found(&row, &lines)
             .map_or_else(|| "Not checked".to_owned(), |number| format!("{number} records found")),
         lines,

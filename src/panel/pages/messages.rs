@@ -1,5 +1,7 @@
 //! List of messages, newest first, with search by address, subject, Message-ID and operators.
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use hyper::StatusCode;
 use jiff::tz::TimeZone;
@@ -24,13 +26,15 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::pages::events;
 use crate::panel::pages::saved_searches::{Refused, SavedSearches};
-use crate::panel::search::{Search, Term, with_times};
+use crate::panel::search::{Search, Term, of_metadata, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
 use crate::panel::wording::EXPORT_SPAN;
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
+/// Maximum number of metadata names that an empty result suggests.
+const METADATA_NAMES: usize = 5;
 
 #[derive(Template)]
 #[template(path = "messages.html")]
@@ -60,6 +64,8 @@ struct MessagesPage {
     export_span: &'static str,
     /// Searches for metadata that the visitor may have meant, and the typed terms.
     metadata_hints: Vec<(String, String, String)>,
+    /// Searches for one word as the metadata of a name, if no subject has the word.
+    metadata_names: Vec<(String, String)>,
 }
 
 /// A message in a list.
@@ -155,6 +161,7 @@ pub(super) async fn written(
         Some(other) => instead(visit, (search, first), other).await?,
         None => (search, None, first),
     };
+    let metadata_names = if found.has_nothing() { metadata_names(visit, &search).await? } else { Vec::new() };
     let Found { faults, indexed_since, is_exportable, page: found } = found;
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
@@ -167,6 +174,7 @@ pub(super) async fn written(
     let page = MessagesPage {
         is_exportable,
         export_span: EXPORT_SPAN,
+        metadata_names,
         metadata_hints: search.metadata_hints().into_iter().map(hint).collect(),
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
         frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),
@@ -214,6 +222,22 @@ async fn instead(
         true => (search, None, first),
         false => (other, Some(search.text), Found { faults: first.faults, ..found }),
     })
+}
+
+/// Returns the metadata names of the newest messages, each with the search for `search` as its value, if that is one
+/// word.
+async fn metadata_names(visit: &Visit<'_>, search: &Search) -> Result<Vec<(String, String)>, PageError> {
+    let [Term::Word(_)] = search.terms.as_slice() else { return Ok(Vec::new()) };
+    let newest = PageRequest { before: None, limit: ROWS };
+    let newest = visit.api.engine.messages(visit.account_id(), MessageFilter::default(), newest).await?;
+    let names: BTreeSet<_> =
+        newest.rows.iter().flat_map(|record| record.row.metadata.iter()).map(|(name, _)| name).collect();
+    let link = |name: &String| {
+        let text = of_metadata(name, search.text.trim());
+        let params = [("q", text.clone()), ("status", search.status.clone()), ("stream", search.stream.clone())];
+        (text, address("/messages", &params, None))
+    };
+    Ok(names.into_iter().take(METADATA_NAMES).map(link).collect())
 }
 
 async fn look(

@@ -4,8 +4,12 @@
 use askama::Template;
 use hyper::StatusCode;
 
-use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, UserId};
+use crate::base::id::{
+    AccountId, AlertId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, UserId,
+};
 use crate::domain::hostname::DomainName;
+use crate::engine::alerts::listing::AlertsOf;
+use crate::engine::alerts::record::Alert;
 use crate::engine::listing::{Page, PageRequest};
 use crate::engine::messages::MessageFilter;
 use crate::http::answer::Answer;
@@ -83,53 +87,68 @@ async fn has_mail(visit: &Visit<'_>, domain: &DomainName) -> Result<bool, PageEr
     Ok(!rows.is_empty() || next.is_some())
 }
 
-/// Returns the page of the object with this identifier. `None` if the text is not an identifier.
+/// Returns the path of an alert in the list: open ones are at its beginning.
+fn alert_path(id: AlertId, alert: &Alert) -> String {
+    let behind = AlertId(id.0.next()).to_string();
+    let older = alert.row.resolved_at.map_or("", |_| behind.as_str());
+    format!("{}#{id}", paging::address("/alerts", &[("older", older)]))
+}
+
+/// Returns the page of the object with this identifier, in upper or lower case. `None` if the text is not an
+/// identifier.
 fn by_id(visit: &Visit<'_>, text: &str) -> Result<Option<Target>, PageError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
-    let path = match text.split_once('_').map(|(prefix, _)| prefix) {
-        Some(MessageId::PREFIX) => match text.parse() {
+    let Some((prefix, rest)) = text.split_once('_') else { return Ok(None) };
+    let prefix = prefix.to_ascii_lowercase();
+    let text = format!("{prefix}_{}", rest.to_ascii_uppercase());
+    let path = match prefix.as_str() {
+        MessageId::PREFIX => match text.parse() {
             Ok(id) => engine.message(account, id)?.map(|_| format!("/messages/{id}")),
             Err(_) => None,
         },
-        Some(EventId::PREFIX) => match text.parse() {
+        EventId::PREFIX => match text.parse() {
             Ok(id) => engine.message_of_event(account, id)?.map(|message| format!("/messages/{message}")),
             Err(_) => None,
         },
-        Some(DomainId::PREFIX) => match text.parse() {
+        DomainId::PREFIX => match text.parse() {
             Ok(id) => engine.domain(account, id)?.map(|_| format!("/domains/{id}")),
             Err(_) => None,
         },
-        Some(EndpointId::PREFIX) => match text.parse() {
+        EndpointId::PREFIX => match text.parse() {
             Ok(id) => engine.endpoint(account, id)?.map(|_| format!("/webhooks/{id}")),
             Err(_) => None,
         },
-        Some(DeliveryId::PREFIX) => match text.parse() {
+        DeliveryId::PREFIX => match text.parse() {
             Ok(id) => {
                 let found = engine.delivery(account, id)?;
                 found.map(|(record, _)| format!("/webhooks/{}/deliveries/{id}", record.row.endpoint))
             }
             Err(_) => None,
         },
-        Some(KeyId::PREFIX) => match text.parse() {
+        KeyId::PREFIX => match text.parse() {
             Ok(id) => engine.key(account, id)?.map(|_| format!("/keys/{id}")),
             Err(_) => None,
         },
-        Some(SuppressionId::PREFIX) => match text.parse() {
+        SuppressionId::PREFIX => match text.parse() {
             Ok(id) => engine.suppression(account, &Name::Id(id))?.map(|_| format!("/suppressions/{id}")),
             Err(_) => None,
         },
-        Some(UserId::PREFIX) => match text.parse() {
+        UserId::PREFIX => match text.parse() {
             Ok(id) => engine.user(account, id)?.map(|_| format!("/users/{id}")),
             Err(_) => None,
         },
-        Some(AccountId::PREFIX) => match text.parse::<AccountId>() {
+        AlertId::PREFIX => match text.parse::<AlertId>() {
+            Ok(id) => engine.alert(AlertsOf::Account(account), id)?.map(|alert| alert_path(id, &alert)),
+            Err(_) => None,
+        },
+        AccountId::PREFIX => match text.parse::<AccountId>() {
             Ok(id) if visit.may(Need::Operate, &hyper::Method::GET) => {
                 engine.account(id)?.map(|_| format!("/accounts/{id}"))
             }
             Ok(id) if id == account => Some("/settings".to_owned()),
             Ok(_) | Err(_) => None,
         },
-        Some(_) | None => return Ok(None),
+        _ => return Ok(None),
     };
     Ok(Some(path.map_or(Target::Missing, Target::Page)))
 }

@@ -91,9 +91,10 @@ impl PausedLine {
     }
 }
 
-/// `GET /queue`.
+/// `GET /queue`. The parameter `domain` fills the form that pauses a domain.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
-    written(&visit, StatusCode::OK, "", FormErrors::none()).await
+    let query = Form::of_query(&visit.call);
+    written(&visit, StatusCode::OK, query.text("domain"), FormErrors::none()).await
 }
 
 /// Renders the page, with a domain that was refused.
@@ -107,7 +108,7 @@ pub(super) async fn written(
     queue.sites.sort_by_key(|site| std::cmp::Reverse(site.waiting));
     let is_cut = queue.is_cut || queue.sites.len() > SITES;
     let query = Form::of_query(&visit.call);
-    let (done, undo) = (queue_changes::done(query.text("done")), queue_changes::undo(visit, &query));
+    let (done, undo) = (queue_changes::done(&query), queue_changes::undo(visit, &query));
     let pauses = queue.pauses.into_iter().map(|(site, since)| PausedLine::new(visit, site, since, 0));
     let frame = PageFrame::new(visit, "Queue", "/queue")?.with_done(done).with_undo(undo);
     let hold = if frame.is_suspended { Hold::Suspended } else { Hold::None };

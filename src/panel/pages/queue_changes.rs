@@ -16,6 +16,7 @@ use crate::panel::layout::Undo;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging;
+use crate::panel::wording::provider;
 use crate::store::error::OpError;
 use crate::store::op::NotFound;
 
@@ -24,20 +25,24 @@ fn site(visit: &Visit<'_>) -> Result<SiteName, PageError> {
     Form::of(&visit.call)?.text("site").parse().map_err(|_| ApiError::NotFound.into())
 }
 
-fn back(done: &str) -> Answer {
-    html::redirect(&format!("/queue?done={done}"))
+fn back(done: &str, site: &SiteName) -> Answer {
+    html::redirect(&paging::address("/queue", &[("done", done), ("site", site.as_str())]))
 }
 
-/// Returns the queue page's text for a finished change.
-pub(super) fn done(what: &str) -> Option<&'static str> {
-    match what {
-        "paused" => Some("Paused; mail in transit will finish."),
-        "resumed" => Some("Resumed."),
-        "tried" => Some("Retrying."),
-        "tried-part" => Some("Retrying the first messages; retry again for more."),
-        "probed" => Some("Nothing to retry; probing again."),
-        _ => None,
-    }
+/// Returns the queue page's text for a finished change, with the name of its site.
+pub(super) fn done(query: &Form) -> Option<String> {
+    let text = match query.text("done") {
+        "paused" => "Paused; mail in transit will finish.",
+        "resumed" => "Resumed.",
+        "tried" => "Retrying.",
+        "tried-part" => "Retrying the first messages; retry again for more.",
+        "probed" => "Nothing to retry; probing again.",
+        _ => return None,
+    };
+    Some(match query.text("site").parse::<SiteName>() {
+        Ok(site) => format!("{}: {text}", provider(site.as_str())),
+        Err(_) => text.to_owned(),
+    })
 }
 
 /// Returns the form that resumes the site that was just paused.
@@ -61,23 +66,25 @@ pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, PageErro
         None => site(&visit)?,
     };
     visit.api.engine.pause_site(visit.on(), site.clone()).await.map_err(too_many)?;
-    Ok(html::redirect(&paging::address("/queue", &[("done", "paused"), ("site", site.as_str())])))
+    Ok(back("paused", &site))
 }
 
 /// `POST /queue/resume`: resumes the site. Resuming a site that isn't paused is not an error.
 pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, PageError> {
-    match visit.api.engine.resume_site(visit.on(), site(&visit)?).await {
-        Ok(()) | Err(OpError::Refused(NotFound)) => Ok(back("resumed")),
+    let site = site(&visit)?;
+    match visit.api.engine.resume_site(visit.on(), site.clone()).await {
+        Ok(()) | Err(OpError::Refused(NotFound)) => Ok(back("resumed", &site)),
         Err(OpError::Failed(error)) => Err(error.into()),
     }
 }
 
 /// `POST /queue/try`.
 pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, PageError> {
-    let tried = visit.api.engine.try_site(visit.on(), site(&visit)?).await?;
-    Ok(back(match tried {
+    let site = site(&visit)?;
+    let done = match visit.api.engine.try_site(visit.on(), site.clone()).await? {
         RetryResult { is_cut: true, .. } => "tried-part",
         RetryResult { messages: 0, .. } => "probed",
         RetryResult { .. } => "tried",
-    }))
+    };
+    Ok(back(done, &site))
 }

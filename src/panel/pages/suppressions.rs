@@ -5,6 +5,7 @@ use hyper::StatusCode;
 
 use crate::base::id::SuppressionId;
 use crate::domain::address::Address;
+use crate::domain::hostname::DomainName;
 use crate::domain::violation::Violations;
 use crate::engine::listing::Page;
 use crate::engine::suppressions::SuppressionFilter;
@@ -37,6 +38,8 @@ struct SuppressionsPage {
     reason: String,
     search_faults: FormErrors,
     new_email: String,
+    /// The domain, if one was typed instead of an address.
+    new_domain: Option<DomainName>,
     note: String,
     faults: FormErrors,
     curl: String,
@@ -101,6 +104,7 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
         email: email.to_owned(),
         reason: reason.to_owned(),
         search_faults: violations.into(),
+        new_domain: form.text("email").parse().ok(),
         new_email: form.text("email").to_owned(),
         note: form.text("note").to_owned(),
         faults,

@@ -32,3 +32,16 @@ async fn an_ended_alert_unfolds_to_its_details() {
     assert!(page.shows("<summary>New sign-in to the panel</summary>"), "{}", page.body);
     assert!(page.shows("<p>From 127.0.0.1, Firefox on Linux.</p>") && page.shows("<th scope=\"rowgroup\""));
 }
+
+#[tokio::test]
+async fn alerts_are_filtered_by_condition_and_their_absence_is_explained() {
+    let world = World::new().await;
+    world.owner().await;
+    let mut browser = world.owner().await;
+    assert!(browser.get("/audit").await.shows("href=\"/alerts?condition=new_sign_in\""));
+    let page = browser.get("/alerts?condition=new_sign_in").await;
+    assert!(page.shows("New sign-in to the panel") && page.shows("href=\"/alerts\" aria-label=\"Remove the filter"));
+    assert!(!browser.get("/alerts?condition=quota").await.shows("New sign-in to the panel"));
+    // The only account sees the service's alerts.
+    assert!(browser.get("/alerts").await.shows("checks backups, replication"));
+}

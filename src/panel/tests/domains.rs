@@ -47,7 +47,8 @@ async fn the_page_of_a_new_domain_shows_its_records() {
         assert!(page.shows(&format!(">{}</code>", record.value)), "{}", record.value);
     }
     assert_eq!(page.body.matches("class=\"needed\"").count(), 1, "the RSA record alone");
-    assert!(page.shows("tabindex=\"0\">rp</code>") && page.shows("tabindex=\"0\">@</code>"));
+    assert!(page.shows("tabindex=\"0\">rp.shop</code>") && page.shows("tabindex=\"0\">shop</code>"));
+    assert!(page.shows("Use the short name if your provider adds <code>example.com</code>."));
     assert!(page.shows("rp.shop.example.com. 3600 IN CNAME bounces.example.com."));
     let list = browser.get("/domains").await;
     assert!(list.shows("shop.example.com") && list.shows("data-label=\"Records found\">Not checked</td>"));

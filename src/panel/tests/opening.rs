@@ -1,12 +1,16 @@
 //! Tests of quick open, and of the first steps with their test message.
 
 use super::*;
+use crate::base::id::AlertId;
+use crate::domain::alert::Condition;
+use crate::engine::alerts::listing::{AlertFilter, AlertsOf};
 use crate::store::op::suppression::Suppression;
 use crate::store::row::suppression::SuppressionReason;
 
 #[tokio::test]
 async fn quick_open_finds_ids_addresses_domains_and_pages() {
     let world = World::new().await;
+    world.owner().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({})).await;
     let page = crate::engine::listing::PageRequest { before: None, limit: 9 };
@@ -15,12 +19,16 @@ async fn quick_open_finds_ids_addresses_domains_and_pages() {
     let filter = crate::engine::events::EventFilter::default();
     let event = world.engine.events(world.account, filter, page).unwrap().rows.remove(0);
     let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
+    let alerts = AlertFilter { state: None, condition: Some(Condition::NewSignIn) };
+    let signed_in = world.engine.alerts_of(AlertsOf::Account(world.account), alerts, page).unwrap().rows[0].id;
     for (text, path) in [
         (message.to_string(), format!("/messages/{message}")),
         (event["id"].as_str().unwrap().to_owned(), format!("/messages/{message}")),
         (domain.to_string(), format!("/domains/{domain}")),
         ("EXAMPLE.test".to_owned(), format!("/domains/{domain}")),
         (user.to_string(), format!("/users/{user}")),
+        (message.to_string().to_lowercase(), format!("/messages/{message}")),
+        (signed_in.to_string(), format!("/alerts?older={}#{signed_in}", AlertId(signed_in.0.next()))),
         (world.account.to_string(), "/settings".to_owned()),
         ("api keys".to_owned(), "/keys".to_owned()),
         ("/queue".to_owned(), "/queue".to_owned()),

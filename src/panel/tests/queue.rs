@@ -26,14 +26,15 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
     let page = browser.get("/queue?done=paused&site=google").await;
     let undo = page.between("class=\"undo\"", "</div>");
     assert!(undo.contains("action=\"/queue/resume\"><input type=\"hidden\" name=\"site\" value=\"google\">"), "{undo}");
-    assert!(page.shows("Paused, no mail") && page.shows("Paused; mail in transit will finish."));
+    assert!(page.shows("Paused, no mail") && page.shows("Gmail: Paused; mail in transit will finish."));
     assert!(browser.get("/").await.shows("Sending to Gmail is paused. <a href=\"/queue\">Open queue</a>"));
     let message = world.send(serde_json::json!({})).await;
     browser.post("/queue/pause", &[("site", "example.com")]).await;
     let page = browser.get(&format!("/messages/{message}")).await;
     assert!(page.shows("Mail for example.com is paused") && !page.shows("/try\""), "{}", page.body);
     for site in ["google", "example.com", "example.com"] {
-        assert_eq!(browser.post("/queue/resume", &[("site", site)]).await.location(), "/queue?done=resumed");
+        let resumed = browser.post("/queue/resume", &[("site", site)]).await;
+        assert_eq!(resumed.location(), format!("/queue?done=resumed&site={site}"));
     }
     assert!(!browser.get("/queue").await.shows("Paused"));
     assert!(browser.get("/audit").await.shows("paused mail for <strong>Gmail</strong>"));

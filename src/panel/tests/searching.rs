@@ -152,3 +152,15 @@ async fn invalid_names_and_searches_are_not_saved_and_their_number_is_bounded() 
         assert_eq!(foreign.post(path, &[("q", "order"), ("name", "search 1")]).await.status, 403);
     }
 }
+
+#[tokio::test]
+async fn a_word_that_no_subject_has_leads_to_the_metadata_of_the_newest_messages() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let message = world.send(serde_json::json!({ "metadata": { "order": "10482", "shop": "berlin" } })).await;
+    let page = browser.get("/messages?q=10482").await;
+    assert!(page.shows("href=\"/messages?q=metadata.order%3A10482\">metadata.order:10482</a>"), "{}", page.body);
+    assert!(page.shows("metadata.shop:10482"));
+    assert!(browser.get("/messages?q=metadata.order%3A10482").await.shows(&message.to_string()));
+    assert!(!browser.get("/messages?q=10482+paid").await.shows("metadata.order:10482</a>"), "two words");
+}

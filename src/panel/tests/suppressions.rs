@@ -38,6 +38,10 @@ async fn suppressing_an_address_cancels_its_queued_messages() {
     assert!(again.location().ends_with("done=already"));
     let refused = browser.post("/suppressions", &[("email", "bob"), ("note", "x")]).await;
     assert!(refused.status == 422 && refused.shows("new-email-fault") && refused.shows("value=\"bob\""));
+    let refused = browser.post("/suppressions", &[("email", "gmail.com")]).await;
+    let link = "To stop mail to all of gmail.com, <a href=\"/queue?domain=gmail.com#pause\">";
+    assert!(refused.status == 422 && refused.shows(link), "{}", refused.body);
+    assert!(browser.get("/queue?domain=gmail.com").await.shows("name=\"domain\" value=\"gmail.com\""));
 }
 
 #[tokio::test]

@@ -205,6 +205,12 @@ impl Shared {
         bases
     }
 
+    /// Returns the number of finished bases, for tests.
+    #[cfg(test)]
+    pub(super) fn finished_bases(&self) -> watch::Receiver<u64> {
+        self.bases.subscribe()
+    }
+
     /// Sets the newest base in the bucket, and the earliest time that can be restored.
     pub(super) fn set_base(&self, base: BaseStatus, restorable_from: Option<Timestamp>) {
         let mut inner = self.inner();

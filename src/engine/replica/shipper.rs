@@ -17,6 +17,7 @@ use super::keys;
 use super::objects::{CreateResult, ReplicaObjects};
 use super::shared::Shared;
 use crate::base::time::Timestamp;
+use crate::engine::ports::BucketResult;
 use crate::store::Store;
 use crate::store::replica::name::ObjectName;
 use crate::store::replica::payload::{PAYLOAD_BYTES_MAX, Packer};
@@ -135,15 +136,21 @@ impl Shipper {
 
     /// Checks that the log ends with the last slot of this process, which confirms the lease.
     async fn look(&self) -> CreateResult {
-        let name = ObjectName::Slot(self.shared.position().slot + 1).to_string();
+        let last = self.shared.position().slot;
         let asked_at = self.shared.lease.ask();
-        let asked = timeout(self.shared.lease.rules.lease, self.objects.bucket.read_range(&name, 0, 1)).await;
-        match asked {
-            Ok(Ok(Some(_))) => return CreateResult::Other,
-            Ok(Ok(None)) => {
+        let look = async {
+            let has_next = self.objects.has(&ObjectName::Slot(last + 1)).await?;
+            let has_last = has_next || self.objects.has(&ObjectName::Slot(last)).await?;
+            BucketResult::Ok((has_next, has_last))
+        };
+        match timeout(self.shared.lease.rules.lease, look).await {
+            Ok(Ok((true, _))) => return CreateResult::Other,
+            Ok(Ok((false, true))) => {
                 self.shared.reached(self.objects.clock.now());
                 self.shared.lease.confirmed(asked_at);
             }
+            // The bucket lost the slot, or a proxy answers 404 in its place. Only the bucket creates another slot.
+            Ok(Ok((false, false))) => self.shared.ask_for_beat(),
             Ok(Err(error)) => self.shared.failed(&error),
             // An answer that takes longer than a lease confirms nothing.
             Err(_) => {}

@@ -78,3 +78,44 @@ async fn a_slot_that_exists_but_is_not_found_once_does_not_depose_its_writer() {
     assert_eq!(serving.active.status(START).role, Role::Active);
     assert!(serving.stop().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_finds_no_object_at_all_does_not_confirm_the_lease() {
+    let bucket = MemoryStore::default();
+    let mut machine = Machine::new(&bucket, "first", 1);
+    machine.world.lease = LeaseRules { lease: LEASE, stops: true, is_automatic: false };
+    let serving = machine.serve_with_base().await;
+    serving.settled().await;
+    let lease = &serving.active.shared().lease;
+    let passes = async || loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        machine.clock.advance(Duration::from_millis(500));
+    };
+    let may_send = async || {
+        tokio::select! {
+            permitted = lease.may_send() => permitted,
+            () = passes() => unreachable!("time does not end"),
+        }
+    };
+    assert!(may_send().await);
+    // A proxy without a bucket: reads find nothing, and writes fail.
+    machine.bucket.draw(|call| match call.operation {
+        BucketOperation::Create => Some(BucketFault::NotDone),
+        _ => Some(BucketFault::Stale),
+    });
+    machine.clock.advance(LEASE * 2);
+    assert!(!may_send().await);
+    machine.bucket.draw(|_| None);
+    let confirmed = async || {
+        while !may_send().await {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            machine.clock.advance(Duration::from_millis(500));
+        }
+    };
+    confirmed().await;
+    // The bucket lost the last slot: another one confirms the lease.
+    bucket.set_object(&ObjectName::Slot(serving.active.shared().position().slot).to_string(), None);
+    machine.clock.advance(LEASE * 2);
+    confirmed().await;
+    assert!(serving.stop().await);
+}

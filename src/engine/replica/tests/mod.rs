@@ -98,6 +98,8 @@ impl Machine {
     /// Starts to serve with an account, and waits for a base that has it.
     async fn serve_with_base(&self) -> Serving {
         let serving = self.serve().await;
+        // A new log gets its first base without a request. Otherwise the requested one would be made during the test.
+        serving.active.shared().finished_bases().wait_for(|finished| *finished > 0).await.unwrap();
         serving.add_account().await;
         serving.base().await;
         serving

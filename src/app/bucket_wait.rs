@@ -59,7 +59,7 @@ impl<'a> BucketWait<'a> {
     /// Reports that a call to the bucket failed, and returns whether to wait.
     pub(super) fn report(&mut self, error: &BucketError) -> bool {
         let is_forbidden = error.kind == BucketErrorKind::Forbidden;
-        if !error.kind.is_transient() && !(is_forbidden && self.awaits_credentials) {
+        if !(error.kind.is_transient() || is_forbidden && self.awaits_credentials) {
             return false;
         }
         let way_out = match &self.start {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::engine::ports::Clock;
@@ -27,8 +27,9 @@ pub struct Lease {
     pub(super) rules: LeaseRules,
     real: Arc<dyn Clock>,
     inner: Mutex<Inner>,
-    /// Counter of state changes and confirmations.
-    changes: watch::Sender<u64>,
+    /// Notified of state changes and confirmations. It wakes its waiters in their order, so that a simulation is
+    /// repeatable; a watch channel does not.
+    changes: Notify,
     /// Notified when work waits for a confirmation, or the state has changed.
     wanted: Notify,
 }
@@ -50,7 +51,7 @@ impl Lease {
         let (now, wall) = (real.monotonic(), real.now().as_millis());
         let state = LeaseState::Claiming.step(LeaseInput::Claimed { asked_at, predecessor }, now, &rules);
         let inner = Inner { state, asked_at, looked_at: now, wall, has_ended: false };
-        Self { rules, real, inner: Mutex::new(inner), changes: watch::Sender::new(0), wanted: Notify::new() }
+        Self { rules, real, inner: Mutex::new(inner), changes: Notify::new(), wanted: Notify::new() }
     }
 
     /// Returns whether a change may be accepted. Requests a confirmation first if the lease expired while idle.
@@ -66,7 +67,7 @@ impl Lease {
 
     async fn permit(&self, asked: fn(&LeaseState, Duration, &LeaseRules) -> Permit) -> bool {
         loop {
-            let mut changes = self.changes.subscribe();
+            let changes = self.changes.notified();
             let (state, now) = self.step(LeaseInput::Wanted);
             match asked(&state, now, &self.rules) {
                 Permit::Granted => return true,
@@ -75,7 +76,7 @@ impl Lease {
             }
             tokio::select! {
                 biased;
-                _ = changes.changed() => {}
+                () = changes => {}
                 () = sleep(LOOK) => {}
             }
         }
@@ -85,7 +86,7 @@ impl Lease {
     /// machine stops.
     pub(super) async fn wait_to_send(&self) -> bool {
         loop {
-            let mut changes = self.changes.subscribe();
+            let changes = self.changes.notified();
             let has_ended = {
                 let inner = self.inner();
                 inner.has_ended || inner.state == LeaseState::Deposed
@@ -98,7 +99,7 @@ impl Lease {
             }
             tokio::select! {
                 biased;
-                _ = changes.changed() => {}
+                () = changes => {}
                 () = sleep(Duration::from_secs(1)) => {}
             }
         }
@@ -107,7 +108,7 @@ impl Lease {
     /// Ends all waits for permission to send.
     pub(super) fn end_waits(&self) {
         self.inner().has_ended = true;
-        self.changes.send_modify(|changes| *changes += 1);
+        self.changes.notify_waiters();
     }
 
     /// Returns whether the service is ready.
@@ -178,7 +179,7 @@ impl Lease {
     /// `asked_at`.
     pub(super) fn confirmed(&self, asked_at: Duration) {
         self.step(LeaseInput::Confirmed(asked_at));
-        self.changes.send_modify(|changes| *changes += 1);
+        self.changes.notify_waiters();
     }
 
     /// Records that another machine owns the log.
@@ -222,7 +223,7 @@ impl Lease {
         }
         if is_changed {
             self.report(&after);
-            self.changes.send_modify(|changes| *changes += 1);
+            self.changes.notify_waiters();
         }
         (after, now)
     }

@@ -85,7 +85,7 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
         let sentence = format!("Suspended since {since} ({reason}). The account sends and changes nothing.");
         notices.push(Notice::new(sentence, "Ask the operator of this service", None));
     }
-    notices.extend(alerts(engine.open_alerts(account.id)?));
+    notices.extend(alerts(engine.open_alerts(visit.alerts())?));
     notices.extend(webhooks(visit)?);
     notices.extend(domains(visit)?);
     notices.extend(pauses(&engine.paused_sites(account.id)?));

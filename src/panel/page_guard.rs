@@ -20,6 +20,7 @@ use crate::domain::network::Network;
 use crate::domain::session::{Client, Stage, View};
 use crate::domain::user::User;
 use crate::engine::Engine;
+use crate::engine::alerts::listing::AlertsOf;
 use crate::engine::audit::Behalf;
 use crate::engine::messages::MessageRecord;
 use crate::engine::ports::BoxFuture;
@@ -97,6 +98,14 @@ impl Visit<'_> {
     /// Whether the visitor may make a request that needs this right.
     pub(super) fn may(&self, need: Need, method: &Method) -> bool {
         allowed(&self.visitor, need, method, self.now).is_ok()
+    }
+
+    /// Returns the alerts that the visitor sees: an operator also sees the service's, except in a view of an account.
+    pub(super) fn alerts(&self) -> AlertsOf {
+        match self.view().is_none() && self.may(Need::Operate, &Method::GET) {
+            true => AlertsOf::Operator(self.account.id),
+            false => AlertsOf::Account(self.account.id),
+        }
     }
 
     /// Whether the visitor may send operator forms.

@@ -77,6 +77,8 @@ pub struct OpenAlerts {
 pub enum AlertsOf {
     /// Alerts of an account. If it is the only account, it also sees the service's.
     Account(AccountId),
+    /// Alerts of an operator's account, and the service's.
+    Operator(AccountId),
     /// All alerts, for the operator.
     All,
 }
@@ -90,9 +92,9 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let mut found = match of {
             AlertsOf::All => all(&snapshot, filter, page)?,
-            AlertsOf::Account(account) => {
+            AlertsOf::Account(_) | AlertsOf::Operator(_) => {
                 let mut found = Vec::new();
-                for scope in scopes(&snapshot, account)? {
+                for scope in scopes(&snapshot, of)? {
                     found.extend(of_scope(&snapshot, scope, filter, page)?);
                 }
                 found
@@ -109,7 +111,7 @@ impl Engine {
     pub fn alert(&self, of: AlertsOf, id: AlertId) -> Result<Option<Alert>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let scopes = match of {
-            AlertsOf::Account(account) => scopes(&snapshot, account)?,
+            AlertsOf::Account(_) | AlertsOf::Operator(_) => scopes(&snapshot, of)?,
             AlertsOf::All => snapshot.get(Table::AlertOwners, id.as_bytes())?.and_then(owner).into_iter().collect(),
         };
         for account in scopes {
@@ -120,22 +122,22 @@ impl Engine {
         Ok(None)
     }
 
-    /// Returns whether an account sees the service's alerts: if it is the only one.
+    /// Returns whether the service's alerts are among those of a listing.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub fn sees_service_alerts(&self, account: AccountId) -> Result<bool, StoreError> {
-        Ok(scopes(&self.store.snapshot()?, account)?.len() > 1)
+    pub fn has_service_alerts(&self, of: AlertsOf) -> Result<bool, StoreError> {
+        Ok(of == AlertsOf::All || scopes(&self.store.snapshot()?, of)?.len() > 1)
     }
 
-    /// Returns the open alerts that an account sees, for the header of its pages.
+    /// Returns the open alerts of an account or operator, for the header of the pages.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub fn open_alerts(&self, account: AccountId) -> Result<OpenAlerts, StoreError> {
+    pub fn open_alerts(&self, of: AlertsOf) -> Result<OpenAlerts, StoreError> {
         let snapshot = self.store.snapshot()?;
         let mut open = OpenAlerts::default();
-        for scope in scopes(&snapshot, account)? {
+        for scope in scopes(&snapshot, of)? {
             for (_, row) in snapshot.sound_rows::<OpenAlertRow>(scope.as_bytes(), STRIP_MAX)? {
                 open.count += 1;
                 open.worst = open.worst.max(Some(row.severity));
@@ -173,10 +175,18 @@ fn owner(bytes: Vec<u8>) -> Option<AccountId> {
     <[u8; 16]>::try_from(bytes).ok().map(|bytes| AccountId(Ulid(bytes)))
 }
 
-/// Returns the scopes whose alerts an account sees.
-fn scopes(snapshot: &Snapshot, account: AccountId) -> Result<Vec<AccountId>, StoreError> {
-    let accounts = snapshot.sound_keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, 2)?;
-    Ok(if accounts.len() == 1 { vec![account, AccountId::default()] } else { vec![account] })
+/// Returns the scopes whose alerts an account or operator sees.
+fn scopes(snapshot: &Snapshot, of: AlertsOf) -> Result<Vec<AccountId>, StoreError> {
+    let keys = |most| snapshot.sound_keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, most);
+    Ok(match of {
+        AlertsOf::Operator(account) => vec![account, AccountId::default()],
+        AlertsOf::Account(account) if keys(2)?.len() == 1 => vec![account, AccountId::default()],
+        AlertsOf::Account(account) => vec![account],
+        AlertsOf::All => {
+            let accounts = keys(usize::MAX)?.into_iter().filter_map(owner);
+            accounts.chain([AccountId::default()]).collect()
+        }
+    })
 }
 
 /// Returns one more alert of a scope than the page holds, before its position.

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 
 use crate::base::id::AlertId;
 use crate::domain::alert::{Condition, Scope, Severity, Subject, SubjectKind};
-use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
+use crate::engine::alerts::listing::{AlertFilter, AlertState};
 use crate::engine::alerts::record::Alert;
 use crate::engine::listing::{Page, PageRequest};
 use crate::http::answer::Answer;
@@ -146,14 +146,14 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
     let query = Form::of_query(&visit.call);
     let older = paging::request::<AlertId>(&query, ROWS);
     let condition = Condition::ALL.iter().copied().find(|condition| condition.as_str() == query.text("condition"));
-    let (account, engine) = (visit.account_id(), Arc::clone(&visit.api.engine));
+    let (account, of_visitor, engine) = (visit.account_id(), visit.alerts(), Arc::clone(&visit.api.engine));
     let read = move || {
         let of = |state, page| {
             let filter = AlertFilter { state: Some(state), condition };
-            engine.alerts_of(AlertsOf::Account(account), filter, page)
+            engine.alerts_of(of_visitor, filter, page)
         };
         let first = PageRequest { before: None, limit: OPEN_MAX };
-        let sees_service = engine.sees_service_alerts(account)?;
+        let sees_service = engine.has_service_alerts(of_visitor)?;
         Ok::<_, StoreError>((of(AlertState::Open, first)?, of(AlertState::Resolved, older)?, sees_service))
     };
     let (open, Page { rows, next }, sees_service) = visit.api.engine.blocking(account, read).await??;

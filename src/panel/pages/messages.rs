@@ -227,7 +227,11 @@ async fn instead(
 /// Returns the metadata names of the newest messages, each with the search for `search` as its value, if that is one
 /// word.
 async fn metadata_names(visit: &Visit<'_>, search: &Search) -> Result<Vec<(String, String)>, PageError> {
-    let [Term::Word(_)] = search.terms.as_slice() else { return Ok(Vec::new()) };
+    let [Term::Word(word)] = search.terms.as_slice() else { return Ok(Vec::new()) };
+    // The hint for a pair is better.
+    if word.contains([':', '=']) {
+        return Ok(Vec::new());
+    }
     let newest = PageRequest { before: None, limit: ROWS };
     let newest = visit.api.engine.messages(visit.account_id(), MessageFilter::default(), newest).await?;
     let names: BTreeSet<_> =

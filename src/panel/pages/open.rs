@@ -8,7 +8,6 @@ use crate::base::id::{
     AccountId, AlertId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, UserId,
 };
 use crate::domain::hostname::DomainName;
-use crate::engine::alerts::listing::AlertsOf;
 use crate::engine::alerts::record::Alert;
 use crate::engine::listing::{Page, PageRequest};
 use crate::engine::messages::MessageFilter;
@@ -138,7 +137,7 @@ fn by_id(visit: &Visit<'_>, text: &str) -> Result<Option<Target>, PageError> {
             Err(_) => None,
         },
         AlertId::PREFIX => match text.parse::<AlertId>() {
-            Ok(id) => engine.alert(AlertsOf::Account(account), id)?.map(|alert| alert_path(id, &alert)),
+            Ok(id) => engine.alert(visit.alerts(), id)?.map(|alert| alert_path(id, &alert)),
             Err(_) => None,
         },
         AccountId::PREFIX => match text.parse::<AccountId>() {

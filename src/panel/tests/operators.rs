@@ -130,6 +130,8 @@ async fn the_system_page_shows_service_alerts_and_replication() {
         alerts.contains("/docs/alerts#disk_low") && !alerts.contains("Quota used up"),
         "an account's own: {alerts}"
     );
+    let page = operator.get("/alerts").await;
+    assert!(page.shows("The disk is full") && page.shows("An alert is open"), "{}", page.body);
 }
 
 #[tokio::test]

@@ -210,8 +210,10 @@ fn replica(status: &ReplicaStatus, lasts: Duration) -> Option<Sighting> {
         return Some(deposed::sighting(status.holder.as_deref().unwrap_or("another machine")));
     }
     let (severity, word) = match status.state {
-        State::Lagging if status.lag_seconds >= LAG.as_secs_f64() => (Severity::Warning, status.state.as_str()),
         State::Unreachable if lasts >= UNREACHABLE => (Severity::Critical, status.state.as_str()),
+        State::Lagging | State::Unreachable if status.lag_seconds >= LAG.as_secs_f64() => {
+            (Severity::Warning, status.state.as_str())
+        }
         State::Forbidden | State::Degraded | State::Resync => (Severity::Critical, status.state.as_str()),
         State::Ok | State::Waiting | State::Lagging | State::Unreachable | State::DiskFull => return None,
     };

@@ -39,7 +39,8 @@ fn a_replication_lag_of_a_minute_is_a_warning_and_a_lost_bucket_is_critical() {
     use State::{Degraded, Forbidden, Lagging, Ok, Resync, Unreachable, Waiting};
     assert_eq!([judged(Ok, 999), judged(Waiting, 999), judged(Lagging, 59)], [None; 3]);
     assert_eq!(judged(Lagging, 60), Some(Severity::Warning));
-    assert_eq!([judged(Unreachable, 899), judged(Unreachable, 900)], [None, Some(Severity::Critical)]);
+    assert_eq!([judged(Unreachable, 59), judged(Unreachable, 60)], [None, Some(Severity::Warning)]);
+    assert_eq!([judged(Unreachable, 899), judged(Unreachable, 900)], [Severity::Warning, Severity::Critical].map(Some));
     for state in [Forbidden, Degraded, Resync] {
         assert_eq!(judged(state, 0), Some(Severity::Critical));
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::dmarc_source::{SourceKind, SourceNetwork};
+use crate::engine::alerts::listing::AlertsOf;
 use crate::engine::dmarc::{Overview, Source};
 use crate::machine::checklist::{self, ItemId};
 use crate::machine::dmarc_advice::Action;
@@ -196,7 +197,7 @@ async fn an_alert_is_open_while_own_mail_fails() {
         let mail = report("r.example", id, &row("203.0.113.5", count, false, "example.com", "x"));
         world.receive_signed("r.example", &mail).await;
         world.engine.check_alerts().await.unwrap();
-        let open = world.engine.open_alerts(world.account).unwrap();
+        let open = world.engine.open_alerts(AlertsOf::Account(world.account)).unwrap();
         (open.count, open.worst)
     };
     assert_eq!(receive("1", 9).await, (0, None));
@@ -215,7 +216,7 @@ async fn a_report_with_many_networks_hides_no_failure_of_own_sources() {
     world.receive_signed("r.example", &report("r.example", "1", &real)).await;
     assert_eq!(source(&world.overview().await, "203.0.113.0/24").counts.failed(), 500);
     world.engine.check_alerts().await.unwrap();
-    assert_eq!(world.engine.open_alerts(world.account).unwrap().count, 1);
+    assert_eq!(world.engine.open_alerts(AlertsOf::Account(world.account)).unwrap().count, 1);
 }
 
 #[tokio::test]

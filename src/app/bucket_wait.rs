@@ -19,7 +19,7 @@ use crate::http::standby::StandbyService;
 use crate::net::entropy::OsEntropy;
 use crate::net::http_listener::HttpServer;
 
-/// Wait after which it is suggested to go on without the bucket.
+/// Wait after which the reports name the command that goes on without the bucket.
 const NAME_WAY_OUT: Duration = Duration::from_secs(60);
 
 /// The reports of a waiting start or claim.

@@ -41,17 +41,6 @@ impl EventFilter {
 }
 
 impl Engine {
-    /// Returns the time before which rows are listed as a bound on their identifiers. After a clock that was ahead was
-    /// set right, new identifiers have later times than their rows, so a time that is not over yet excludes none.
-    pub fn bound_of_ids(&self, before: Timestamp) -> Timestamp {
-        if before < self.clock.now() {
-            return before;
-        }
-        // If the store fails, so does the listing.
-        let newest = self.store.newest_id().unwrap_or_default();
-        before.max(newest.timestamp().moved_by(1))
-    }
-
     /// Returns a page of the account's events, with their stored bytes.
     ///
     /// # Errors
@@ -62,7 +51,7 @@ impl Engine {
         filter: EventFilter,
         page: PageRequest,
     ) -> Result<Page<Vec<u8>>, StoreError> {
-        let filter = EventFilter { before: filter.before.map(|before| self.bound_of_ids(before)), ..filter };
+        let filter = EventFilter { before: self.bound_of_ids(filter.before), ..filter };
         let snapshot = self.store.snapshot()?;
         let log = Log {
             read: &snapshot,
@@ -86,7 +75,7 @@ impl Engine {
         after: EventId,
         limit: usize,
     ) -> Result<Page<Vec<u8>>, StoreError> {
-        let filter = EventFilter { before: filter.before.map(|before| self.bound_of_ids(before)), ..filter };
+        let filter = EventFilter { before: self.bound_of_ids(filter.before), ..filter };
         let mut page = self.events_from(account, filter, after.0.next(), (limit, usize::MAX))?;
         page.rows.reverse();
         Ok(page)

@@ -3,10 +3,26 @@
 
 use std::ops::ControlFlow;
 
+use super::Engine;
 use crate::base::id::Ulid;
+use crate::base::time::Timestamp;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
+
+impl Engine {
+    /// Returns the time before which rows are listed as a bound on their identifiers. After a clock that was ahead was
+    /// set right, new identifiers have later times than their rows, so a time that is not over yet excludes none.
+    pub fn bound_of_ids(&self, before: Option<Timestamp>) -> Option<Timestamp> {
+        let before = before?;
+        if before < self.clock.now() {
+            return Some(before);
+        }
+        // If the store fails, so does the listing.
+        let newest = self.store.newest_id().unwrap_or_default();
+        Some(before.max(newest.timestamp().moved_by(1)))
+    }
+}
 
 /// Position and size of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

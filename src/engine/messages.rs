@@ -166,7 +166,7 @@ impl Engine {
         filter: MessageFilter,
         page: PageRequest,
     ) -> Result<Page<MessageRecord>, StoreError> {
-        let filter = MessageFilter { before: filter.before.map(|before| self.bound_of_ids(before)), ..filter };
+        let filter = MessageFilter { before: self.bound_of_ids(filter.before), ..filter };
         let search = self.off_thread(account, move |store| search(store, account, &filter, page));
         search.await.and_then(|page| self.all_foreseen(account, page))
     }
@@ -182,7 +182,7 @@ impl Engine {
         after: MessageId,
         limit: usize,
     ) -> Result<Page<MessageRecord>, StoreError> {
-        let filter = MessageFilter { before: filter.before.map(|before| self.bound_of_ids(before)), ..filter };
+        let filter = MessageFilter { before: self.bound_of_ids(filter.before), ..filter };
         let search = self.off_thread(account, move |store| search_newer(store, account, &filter, after, limit));
         search.await.and_then(|page| self.all_foreseen(account, page))
     }

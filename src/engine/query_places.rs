@@ -41,7 +41,7 @@ impl QueryPlaces {
         max_wait: Duration,
         asking: impl Future<Output = T>,
     ) -> Result<T, NoPlace> {
-        let claim = Claim { stream, account, site: None, network: None, units: 1 };
+        let claim = Claim::single(account, stream);
         let Ok(Some(prompt)) = timeout(max_wait, self.prompt.take(claim)).await else { return Err(NoPlace) };
         let mut asking = pin!(asking);
         if let Ok(answer) = timeout(self.promptness, &mut asking).await {

@@ -32,9 +32,7 @@ impl LogView {
         let lease = LeaseState::Following { unchanged_since: None };
         Self { moved_at: None, is_at_end: false, looked_at: None, lease, bases: None }
     }
-}
 
-impl LogView {
     /// Lets a log that was not claimed count as abandoned only after another two leases.
     pub(super) const fn begin_again(&mut self) {
         self.lease = LeaseState::Following { unchanged_since: None };

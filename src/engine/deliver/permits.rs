@@ -89,7 +89,7 @@ impl Permits {
     }
 
     async fn turn(&self, account: AccountId, health: EndpointHealth) -> Option<Permit> {
-        let claim = Claim { stream: Stream::Transactional, account, site: None, network: None, units: 1 };
+        let claim = Claim::single(account, Stream::Transactional);
         // The class's own permit comes first: a request that waits for it must not block other classes.
         let class = match health {
             EndpointHealth::Sound => [None, None],

@@ -73,7 +73,7 @@ impl HolderLease {
     }
 }
 
-/// Whether all leases before a claim of the time `claimed_at` are over.
+/// Returns whether all leases from before a claim at `claimed_at` have ended.
 fn is_over(claimed_at: Timestamp, now: Timestamp) -> bool {
     now.since(claimed_at) > OVER_AFTER
 }

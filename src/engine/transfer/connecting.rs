@@ -28,8 +28,8 @@ pub(super) enum Opened {
 }
 
 impl Trial<'_> {
-    /// The kept connection, if it meets the needs of this message's domain and stream. Its server awaits MAIL: what it
-    /// takes to forget the previous message comes before the last check.
+    /// Returns the kept connection, if it meets the needs of this message's domain and stream. A reset of the previous
+    /// message ends here, so that MAIL directly follows the last check.
     pub(super) async fn renewed(&self, mut kept: Kept) -> Option<Kept> {
         let tls = kept.session.tls().ok().cloned();
         let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::site::Site;
-use crate::base::id::AccountId;
 use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::engine::ports::RouteFailure;
@@ -151,7 +150,7 @@ impl RouteTable {
 
     /// Lets another message wait for `domain`, which is unknown.
     pub(super) fn wait(&mut self, domain: &DomainName, timer: Timer, stream: Stream, since: Duration) -> Route {
-        let claim = claim_of(timer.account, stream);
+        let claim = Claim::single(timer.account, stream);
         if !self.waiting.take_now(claim) {
             return Route::Full;
         }
@@ -248,15 +247,10 @@ impl RouteTable {
     }
 }
 
-/// A message's claim to one look-up.
-pub(super) const fn claim_of(account: AccountId, stream: Stream) -> Claim {
-    Claim { stream, account, site: None, network: None, units: 1 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::id::Ulid;
+    use crate::base::id::{AccountId, Ulid};
     use crate::base::time::Timestamp;
     use crate::store::timer::TimerKind;
 

@@ -10,7 +10,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::route_table::{ENTRY_BYTES, Entry, Known, RouteTable, claim_of};
+use super::route_table::{ENTRY_BYTES, Entry, Known, RouteTable};
 pub(super) use super::route_table::{Route, Seen, WAITING_MAX};
 use super::site::Site;
 use super::unassigned;
@@ -52,7 +52,7 @@ impl Routes {
         let now = self.engine.clock.monotonic();
         let mut state = self.state();
         state.prune();
-        let known = state.known(domain, claim_of(timer.account, stream), now);
+        let known = state.known(domain, Claim::single(timer.account, stream), now);
         let route = known.unwrap_or_else(|| state.wait(domain, timer, stream, now));
         drop(state);
         self.start();
@@ -61,7 +61,7 @@ impl Routes {
 
     /// Whether another message may wait for a look-up.
     pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
-        self.state().waiting.would_fit(&claim_of(account, stream))
+        self.state().waiting.would_fit(&Claim::single(account, stream))
     }
 
     /// Whether almost no further message can wait for a look-up.
@@ -155,7 +155,7 @@ impl Routes {
         let before = state.entries.insert(domain.clone(), entry);
         let Some(Entry::Asked(asked)) = before else { return };
         let was_half_full = state.waiting.used() >= WAITING_MAX / 2;
-        asked.waiting.iter().for_each(|(timer, stream)| state.waiting.release(&claim_of(timer.account, *stream)));
+        asked.waiting.iter().for_each(|(timer, stream)| state.waiting.release(&Claim::single(timer.account, *stream)));
         state.withdraw(&asked.look_ups);
         let is_half_empty = was_half_full && state.waiting.used() < WAITING_MAX / 2;
         // The look-up gave no result: the earlier state stays in use.

@@ -49,15 +49,15 @@ pub(in crate::http) async fn events(api: &Api, call: Call<Caller>) -> Result<Ans
 /// Returns the export of the messages that match a filter, within the maximum span.
 pub(crate) fn of_messages(engine: &Engine, filter: MessageFilter, violations: &mut Violations) -> MessageFilter {
     let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
-    let before = engine.bound_of_ids(before);
-    MessageFilter { after: Some(after), before: Some(before), ..filter }
+    let before = engine.bound_of_ids(Some(before));
+    MessageFilter { after: Some(after), before, ..filter }
 }
 
 /// Returns the export of the events that match a filter, within the maximum span.
 pub(crate) fn of_events(engine: &Engine, filter: EventFilter, violations: &mut Violations) -> ExportFilter {
     let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
-    let before = engine.bound_of_ids(before);
-    ExportFilter::Events(EventFilter { after: Some(after), before: Some(before), ..filter })
+    let before = engine.bound_of_ids(Some(before));
+    ExportFilter::Events(EventFilter { after: Some(after), before, ..filter })
 }
 
 async fn exported_to(

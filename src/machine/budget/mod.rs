@@ -57,6 +57,13 @@ pub struct Claim {
     pub units: u32,
 }
 
+impl Claim {
+    /// A claim to one unit that counts for no site.
+    pub const fn single(account: AccountId, stream: Stream) -> Self {
+        Self { stream, account, site: None, network: None, units: 1 }
+    }
+}
+
 /// Identifier of a waiting claim.
 pub type ClaimId = u64;
 

@@ -301,8 +301,8 @@ impl Busy {
         self.0.offered_since.store(self.0.now(), Relaxed);
         // Stored first, so that a scan by another thread does not see the times of an earlier answer.
         if self.0.offers.load(Relaxed) == 0 {
-            let now = self.0.now();
-            if now > self.0.period_since.load(Relaxed) + READING_PERIOD || self.0.period_since.load(Relaxed) == 0 {
+            let (now, since) = (self.0.now(), self.0.period_since.load(Relaxed));
+            if since == 0 || now > since + READING_PERIOD {
                 self.0.period_since.store(now, Relaxed);
                 self.0.read_before.store(0, Relaxed);
                 self.0.written_at_period.store(self.0.written.load(Relaxed), Relaxed);

@@ -130,7 +130,7 @@ fn path_of(Subject { kind, id, .. }: &Subject) -> Option<String> {
     }
 }
 
-/// Describes the checks to an account that sees the service's alerts: without an alert, all is well.
+/// Describes the checks, so that an empty list of alerts shows that all is well.
 const fn checks(runs_checks: bool) -> &'static str {
     match runs_checks {
         true => {

@@ -41,12 +41,7 @@ async fn a_message_that_waits_for_a_greeting_can_be_canceled() {
 #[tokio::test]
 async fn a_message_can_be_canceled_while_its_kept_connection_is_reset() {
     let world = World::new().await;
-    let gate = Arc::new(Semaphore::new(0));
-    world.net.behave("mx.slow.test", Behaviour::Resets(Arc::clone(&gate)));
-    world.send("first@slow.test").await;
-    world.pass(0).await;
-    let id = world.send("second@slow.test").await;
-    world.net.resets.subscribe().wait_for(|resets| *resets > 0).await.unwrap();
+    let (id, gate) = world.waits_for_reset().await;
     world.cancel(id).await;
     gate.add_permits(1000);
     world.pass(0).await;

@@ -46,12 +46,7 @@ async fn no_mail_is_written_after_a_greeting_that_arrives_during_a_stop() {
 #[tokio::test]
 async fn no_mail_is_written_after_a_reset_that_is_answered_during_a_stop() {
     let world = World::new().await;
-    let gate = Arc::new(Semaphore::new(0));
-    world.net.behave("mx.slow.test", Behaviour::Resets(Arc::clone(&gate)));
-    world.send("first@slow.test").await;
-    world.pass(0).await;
-    let id = world.send("second@slow.test").await;
-    world.net.resets.subscribe().wait_for(|resets| *resets > 0).await.unwrap();
+    let (id, gate) = world.waits_for_reset().await;
     world.begin_to_stop().await;
     gate.add_permits(1000);
     let world = world.stopped().await;

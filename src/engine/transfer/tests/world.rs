@@ -164,6 +164,18 @@ impl World {
         }
     }
 
+    /// Sends two messages to a site. Returns the second one, whose kept connection is being reset until the semaphore
+    /// has a permit.
+    pub(super) async fn waits_for_reset(&self) -> (MessageId, Arc<Semaphore>) {
+        let gate = Arc::new(Semaphore::new(0));
+        self.net.behave("mx.slow.test", Behaviour::Resets(Arc::clone(&gate)));
+        self.send("first@slow.test").await;
+        self.pass(0).await;
+        let id = self.send("second@slow.test").await;
+        self.net.resets.subscribe().wait_for(|resets| *resets > 0).await.unwrap();
+        (id, gate)
+    }
+
     /// Begins to stop the service, and waits until every worker could notice it.
     pub(super) async fn begin_to_stop(&self) {
         self.stop.send_replace(true);

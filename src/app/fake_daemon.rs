@@ -1,4 +1,4 @@
-//! For tests: a daemon with given answers, which records the requests.
+//! A daemon for tests, with given answers. It records the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};

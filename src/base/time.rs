@@ -25,7 +25,7 @@ pub struct InvalidTimestamp;
 impl Timestamp {
     /// The epoch, before every stored moment.
     pub const ZERO: Self = Self(0);
-    /// After every moment that can be stored; the end of an open range.
+    /// A moment after every moment that can be stored; the end of an open range.
     pub const MAX: Self = Self(253_402_300_799_999);
 
     /// Returns the moment `millis` milliseconds after the epoch, limited to the years that ISO 8601 can express.
@@ -105,7 +105,7 @@ pub mod iso {
     use super::Timestamp;
     use serde::Serializer;
 
-    /// For `#[serde(serialize_with)]`.
+    /// Serialises a moment, for `#[serde(serialize_with)]`.
     ///
     /// # Errors
     /// Errors of the serializer.
@@ -113,12 +113,12 @@ pub mod iso {
         to.collect_str(at)
     }
 
-    /// For `#[serde(serialize_with)]` on an optional moment; `None` is null.
+    /// Functions for `#[serde(serialize_with)]` on an optional moment; `None` is null.
     pub mod option {
         use super::super::Timestamp;
         use serde::Serializer;
 
-        /// For `#[serde(serialize_with)]`.
+        /// Serialises an optional moment, for `#[serde(serialize_with)]`.
         ///
         /// # Errors
         /// Errors of the serializer.

@@ -17,9 +17,9 @@ const LABEL_CHARACTERS_MAX: usize = 255;
 /// An account and its settings, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Its identifier.
+    /// Identifier.
     pub id: AccountId,
-    /// Its name.
+    /// Name.
     pub name: AccountName,
     /// Time zone in which the panel shows times.
     pub time_zone: TimeZoneName,

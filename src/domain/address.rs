@@ -30,10 +30,10 @@ pub enum InvalidAddress {
     /// A display name, angle brackets, or a list.
     #[error("must be one bare address, without a display name, angle brackets or further addresses")]
     NotBare,
-    /// Over 254 bytes.
+    /// The address has over 254 bytes.
     #[error("must be at most 254 bytes long")]
     TooLong,
-    /// Over 64 bytes before the `@`.
+    /// The part before the `@` has over 64 bytes.
     #[error("the part before the @ must be at most 64 bytes long")]
     LocalTooLong,
     /// The local part is neither a dot-string nor a quoted string.

@@ -182,7 +182,7 @@ impl Default for Scopes {
 /// An API key, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
-    /// Its identifier.
+    /// Identifier.
     pub id: KeyId,
     /// Name from its owner.
     pub name: String,

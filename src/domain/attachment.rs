@@ -16,11 +16,11 @@ use super::violation::Violations;
 /// A file sent with the message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
-    /// Its name, without any path.
+    /// Name, without any path.
     pub filename: String,
-    /// Its type; `application/octet-stream` if none was given.
+    /// Type; `application/octet-stream` if none was given.
     pub content_type: ContentType,
-    /// Its identifier for `cid:` links. A part with one is inline.
+    /// Identifier for `cid:` links. A part with one is inline.
     pub content_id: Option<ContentId>,
     /// Content of the file.
     #[serde(with = "serde_bytes_vec")]

@@ -12,7 +12,7 @@ use crate::base::id::{KeyId, UserId};
 pub struct Person {
     /// The user.
     pub user: UserId,
-    /// Their address when they signed in.
+    /// Address of the user at sign-in.
     pub email: String,
 }
 

@@ -60,7 +60,7 @@ pub enum PublicSuffix {
 /// A record that receivers apply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DmarcRecord {
-    /// Its tags in order, with their names as written; a tag without a value has only a name.
+    /// Tags in order, with their names as written; a tag without a value has only a name.
     tags: Vec<(String, Option<String>)>,
 }
 

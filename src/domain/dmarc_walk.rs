@@ -29,9 +29,9 @@ pub struct Answer<'a> {
 /// The record that receivers apply to a domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishedRecord {
-    /// Its text.
+    /// Text.
     pub text: String,
-    /// Its tags.
+    /// Tags.
     pub record: DmarcRecord,
     /// The policy in it for this domain.
     pub policy: DmarcPolicy,

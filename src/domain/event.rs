@@ -31,7 +31,7 @@ pub enum EventType {
     Failed,
     /// The recipient reported it as spam.
     Complained,
-    /// Not sent, because its address became suppressed.
+    /// The message was not sent, because its address became suppressed.
     Suppressed,
     /// The recipient used the hosted unsubscribe link.
     Unsubscribed,
@@ -109,11 +109,11 @@ pub struct TlsFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Authenticated {
-    /// Not verified.
+    /// No verification.
     None,
-    /// By a certificate that is valid for its name.
+    /// A certificate that is valid for the server's name.
     Pkix,
-    /// By DANE (RFC 7672).
+    /// DANE (RFC 7672).
     Dane,
 }
 
@@ -215,7 +215,7 @@ pub struct AttemptFacts {
     pub smtp_response: Option<String>,
     /// The contacted mail server.
     pub mx_host: Option<String>,
-    /// Its address.
+    /// Address of the mail server.
     pub mx_ip: Option<String>,
     /// The relay used.
     pub relay: Option<String>,
@@ -237,9 +237,9 @@ pub struct EventRecord<'a> {
     /// Message of the event.
     #[serde(serialize_with = "id::as_text")]
     pub message_id: MessageId,
-    /// That message's Message-ID, in angle brackets.
+    /// Message-ID of the message, in angle brackets.
     pub message_id_header: &'a str,
-    /// That message's stream.
+    /// Stream of the message.
     pub stream: Stream,
     /// Sender as given.
     pub from: &'a str,

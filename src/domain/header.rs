@@ -59,10 +59,10 @@ pub enum Unsubscribe {
 /// Reason why a name or value is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeader {
-    /// Not a field name of RFC 5322.
+    /// The name is not a field name of RFC 5322.
     #[error("the header name must be 1 to 76 printable ASCII characters without spaces or colons")]
     Name,
-    /// Over 998 characters.
+    /// The value has over 998 characters.
     #[error("the header value must be at most 998 characters long")]
     TooLong,
     /// A control character in the value.

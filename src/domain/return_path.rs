@@ -77,7 +77,7 @@ pub struct Parsed {
 pub struct ReturnPath {
     /// The account.
     pub account: AccountId,
-    /// Its message.
+    /// Message.
     pub message: MessageId,
 }
 

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainStatus {
-    /// Its DKIM record was not found yet.
+    /// The DKIM record was not found yet.
     Pending,
-    /// Its DKIM record is published.
+    /// The DKIM record is published.
     Verified,
-    /// Its record disappeared less than 72 hours ago: it still counts as verified.
+    /// The record disappeared less than 72 hours ago. The domain still counts as verified.
     Failing,
 }
 
@@ -48,13 +48,13 @@ impl fmt::Display for DkimAlgorithm {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DkimState {
-    /// Not signing: its record was not found yet.
+    /// The key does not sign, because its record was not found yet.
     Pending,
     /// Signing messages.
     Active,
     /// Replaced; its record stays published for messages still in transit.
     Retiring,
-    /// Not signing: its record was found, and it waits for the rotation.
+    /// The key does not sign yet: its record was found, and the key waits for the rotation.
     Standby,
 }
 
@@ -80,8 +80,8 @@ pub enum RecordStatus {
     Ok,
     /// No record.
     Missing,
-    /// Another record.
+    /// A different record.
     Mismatch,
-    /// Not looked up yet, or the lookup failed.
+    /// The record was not looked up yet, or the lookup failed.
     Unchecked,
 }

@@ -12,7 +12,7 @@ pub fn is_claimed_by(text: &str) -> bool {
 /// A valid record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SpfRecord<'r> {
-    /// Its terms in order, up to `all`: receivers ignore later ones (RFC 7208 5.1).
+    /// Terms in order, up to `all`: receivers ignore later ones (RFC 7208 5.1).
     pub terms: Vec<Term<'r>>,
     /// Name of the record that decides if no term matches. `None` beside `all` (RFC 7208 6.1).
     pub redirect: Option<&'r str>,

@@ -24,7 +24,7 @@ pub struct TokenKeys(Secret);
 pub(super) struct TokenKey {
     /// Number of the key in tokens: below 32.
     pub(super) number: u8,
-    /// Its 32 bytes.
+    /// The 32 bytes of the key.
     pub(super) secret: Secret,
 }
 

@@ -80,7 +80,7 @@ impl FromStr for Role {
 /// A user, as stored; the key names the account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Their identifier.
+    /// Identifier.
     pub id: UserId,
     /// The address for signing in, unique in the whole store.
     pub email: Address,
@@ -88,7 +88,7 @@ pub struct User {
     pub role: Role,
     /// The password's argon2id hash, with its parameters and salt (PHC string format).
     pub password_hash: String,
-    /// Their second factor, if they have one.
+    /// Second factor, if the user has one.
     pub totp: Option<SecondFactor>,
     /// Time of creation.
     pub created_at: Timestamp,
@@ -125,10 +125,10 @@ pub struct NewPassword(Secret);
 /// Reason why a password can't be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WeakPassword {
-    /// Too few characters.
+    /// The password has too few characters.
     #[error("must have at least 12 characters")]
     Short,
-    /// Too many bytes.
+    /// The password has too many bytes.
     #[error("must have at most 256 bytes")]
     Long,
     /// One of an attacker's first guesses.

@@ -24,7 +24,7 @@ pub struct WebhookUrl {
 /// Error: the text is not a valid webhook URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidWebhookUrl {
-    /// Over [`URL_CHARS_MAX`].
+    /// The URL is over [`URL_CHARS_MAX`].
     #[error("must be at most 2048 characters")]
     TooLong,
     /// White space or control characters, which parsers handle in different ways.
@@ -33,10 +33,10 @@ pub enum InvalidWebhookUrl {
     /// A backslash. Some parsers treat it as a slash and would find another host in the URL.
     #[error("must not contain a backslash; percent-encode it as %5C")]
     Backslash,
-    /// Another scheme, or none.
+    /// The scheme is missing, or is not `https`.
     #[error("must be an absolute https URL, such as https://example.com/hooks")]
     NotHttps,
-    /// Only `https://`, without a host.
+    /// The URL is only `https://`, without a host.
     #[error("must name a host")]
     NoHost,
     /// A text that can't be parsed.

@@ -21,9 +21,9 @@ const LOOKED_AT_MAX: usize = 4_000;
 /// A delivery's row, with the other data of its API record.
 #[derive(Clone, Debug)]
 pub struct DeliveryRecord {
-    /// Its identifier.
+    /// Identifier.
     pub id: DeliveryId,
-    /// Its row.
+    /// Row.
     pub row: DeliveryRow,
     /// Status of its endpoint.
     pub endpoint: EndpointStanding,

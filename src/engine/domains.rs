@@ -55,7 +55,7 @@ impl RecordType {
 pub struct ExpectedRecord {
     /// Purpose of the record.
     pub purpose: RecordPurpose,
-    /// Its type.
+    /// Type.
     pub kind: RecordType,
     /// Name that it is published at.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct ExpectedRecord {
 /// A change of a domain; `None` leaves a member unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DomainChange {
-    /// Its stream.
+    /// Stream.
     pub stream: Option<Stream>,
     /// Days between rotations of its DKIM keys; 0 for none.
     pub rotation_days: Option<u16>,

@@ -10,10 +10,10 @@ use std::thread;
 /// The place where blocking work runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Executor {
-    /// On threads outside the async runtime.
+    /// Threads outside the async runtime.
     #[default]
     Threads,
-    /// On the caller's thread, before the caller continues.
+    /// The caller's thread, before the caller continues.
     Inline,
 }
 

@@ -85,9 +85,9 @@ impl Streams {
 /// One event for a follower.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowedEvent {
-    /// Its identifier.
+    /// Identifier.
     pub id: EventId,
-    /// Its type.
+    /// Type.
     pub kind: EventType,
     /// Record, as stored.
     pub record: Vec<u8>,

@@ -46,7 +46,7 @@ impl HotKeys {
         (changes.stamp(found.account, found.key.id) == found.stamp).then(|| found.clone())
     }
 
-    /// Caches a key. A full cache is cleared first: keys in use return at once.
+    /// Caches a key. A full cache is cleared first; keys in use are soon cached again.
     pub(super) fn put(&self, hot: HotKey) {
         let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
         if by_hash.len() >= self.most && !by_hash.contains_key(&hot.key.hash) {

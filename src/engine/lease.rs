@@ -24,7 +24,7 @@ struct Shared {
     freed: Notify,
 }
 
-/// The right to decide over one message, until it is dropped or revoked.
+/// The exclusive right to change one message. The right ends when the lease is dropped or revoked.
 pub struct Lease {
     leases: Leases,
     message: MessageId,

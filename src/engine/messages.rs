@@ -24,7 +24,7 @@ pub use super::message_search::{MessageFilter, Via};
 /// A message's record, without its content.
 #[derive(Clone, Debug)]
 pub struct MessageRecord {
-    /// Its identifier.
+    /// Identifier.
     pub id: MessageId,
     /// The accepted message.
     pub row: MessageRow,

@@ -35,7 +35,7 @@ pub struct RetryResult {
 pub enum TryRefusal {
     /// The message does not exist.
     NotFound,
-    /// It has ended, or is in flight.
+    /// The message has ended, or is in flight.
     TooLate,
 }
 

@@ -85,7 +85,7 @@ pub struct PausedDomain {
 /// Queue of one account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccountQueue {
-    /// By site and relay.
+    /// Queues by site and relay.
     pub sites: Vec<AccountSite>,
     /// Further pauses of the account, for sites and domains without waiting mail.
     pub pauses: Vec<(SiteName, Timestamp)>,

@@ -15,7 +15,7 @@ const CAP_MAX: f64 = 4e9;
 /// One egress route.
 #[derive(Debug, Clone)]
 pub struct Relay {
-    /// Its name, in every attempt and event.
+    /// Name, in every attempt and event.
     pub name: Arc<str>,
     /// EHLO name.
     pub ehlo: Arc<str>,
@@ -41,9 +41,9 @@ pub enum RelayWay {
 /// A server that accepts all mail.
 #[derive(Debug, Clone)]
 pub struct Smarthost {
-    /// Its name, or its address as text.
+    /// Host name, or address as text.
     pub host: Arc<str>,
-    /// Its port.
+    /// Port.
     pub port: u16,
     /// Security of the connection, and the login.
     pub submission: Arc<Submission>,

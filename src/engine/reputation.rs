@@ -29,7 +29,7 @@ pub struct Reputation {
 /// Current levels of one stream.
 #[derive(Clone, Debug)]
 pub struct StreamReputation {
-    /// Its levels, by the current counts.
+    /// Levels, by the current counts.
     pub levels: State,
     /// Hours and counts of its windows: the day, then the week.
     pub windows: [(u32, OutcomeCounts); 2],

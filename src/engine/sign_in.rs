@@ -70,7 +70,7 @@ pub struct Begun {
 /// Credentials that confirm a user's identity again.
 #[derive(Clone, Copy)]
 pub struct IdentityProof<'p> {
-    /// Their password.
+    /// The user's password.
     pub password: &'p Secret,
     /// The code of their second factor; ignored if they have none.
     pub code: &'p str,

@@ -18,7 +18,7 @@ use crate::store::schema::Table;
 pub(super) struct Leased {
     /// The messages.
     pub(super) messages: Vec<MessageId>,
-    /// Their leases, held until the operation is committed.
+    /// Leases, held until the operation is committed.
     pub(super) leases: Vec<Lease>,
     /// Whether there may be more messages than one operation can end.
     pub(super) is_full: bool,

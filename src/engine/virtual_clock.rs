@@ -20,7 +20,7 @@ use crate::store::read::{Order, Read};
 use crate::store::schema::Table;
 use crate::store::timer::Timer;
 
-/// Its file in the data directory.
+/// Name of the clock's file in the data directory.
 pub const FILE: &str = "virtual-clock";
 
 /// Wall time that changes only on command.

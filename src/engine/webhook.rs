@@ -13,7 +13,7 @@ const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 pub struct WebhookCall<'a> {
     /// The event's identifier.
     pub event: &'a str,
-    /// Its type.
+    /// Type.
     pub kind: &'a str,
     /// Identifier of the delivery, the same for all its attempts.
     pub delivery: DeliveryId,

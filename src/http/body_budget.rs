@@ -122,9 +122,9 @@ impl BodyBudgets {
 /// Treatment of an answer that exceeds its holder's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Excess {
-    /// It is refused.
+    /// The answer is refused.
     Refuse,
-    /// It is charged nevertheless, and the holder's next bodies are refused.
+    /// The answer is charged nevertheless, and the holder's next bodies are refused.
     Overdraw,
 }
 

@@ -61,7 +61,7 @@ pub struct StandbyService {
     identities: Identities,
 }
 
-/// Sources of the requests' identifiers.
+/// Randomness and time for request identifiers.
 pub type Identities = (Arc<dyn Clock>, Arc<dyn Entropy>);
 
 impl StandbyService {

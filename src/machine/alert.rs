@@ -54,7 +54,7 @@ pub enum State {
 /// An open alert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Open {
-    /// Its severity now.
+    /// Current severity.
     pub severity: Severity,
     /// The highest severity that was announced.
     pub announced: Severity,

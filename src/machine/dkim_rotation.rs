@@ -32,9 +32,9 @@ pub struct Key {
 /// The rule by which another pair takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
-    /// As soon as its record is seen.
+    /// The pair takes over as soon as its record is seen.
     AtOnce,
-    /// When a rotation is due, or the signing key's record is missing.
+    /// The pair takes over when a rotation is due, or when the signing key's record is missing.
     Scheduled {
         /// Whether a rotation is due.
         is_due: bool,

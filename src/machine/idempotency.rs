@@ -44,12 +44,12 @@ pub struct Binding {
 /// The state of one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum State {
-    /// Never used, released, or expired after 24 hours.
+    /// The key was never used, was released, or expired after 24 hours.
     #[default]
     Free,
-    /// Its first request is in progress.
+    /// The key's first request is in progress.
     InProgress,
-    /// Its first request was accepted.
+    /// The key's first request was accepted.
     Bound(Binding),
 }
 

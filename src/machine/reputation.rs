@@ -100,7 +100,7 @@ pub struct Crossing {
     pub measure: Measure,
     /// The level before.
     pub from: Level,
-    /// The level now.
+    /// Current level.
     pub to: Level,
 }
 

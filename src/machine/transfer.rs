@@ -35,7 +35,7 @@ use crate::domain::event::EventType;
 pub enum Status {
     /// Accepted; no attempt has ended yet.
     Queued,
-    /// At least one attempt failed temporarily; another is due.
+    /// At least one attempt failed temporarily. Another attempt is due.
     Deferred,
     /// The receiver's server accepted it.
     Delivered,
@@ -43,7 +43,7 @@ pub enum Status {
     Bounced,
     /// Given up without a permanent answer.
     Failed,
-    /// Its address was suppressed before it was sent.
+    /// The recipient's address was suppressed before the message was sent.
     Suppressed,
     /// Canceled by its sender.
     Canceled,

@@ -29,7 +29,7 @@ const PENDING_MAX: Duration = Duration::from_secs(6 * 3600);
 /// Verification state of a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State {
-    /// Its status.
+    /// Status.
     pub status: DomainStatus,
     /// Time at which its record was last found.
     pub last_seen_at: Option<Timestamp>,

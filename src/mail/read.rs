@@ -19,7 +19,7 @@ const LIST_FIELDS: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
 /// The author of the message's list fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListFields {
-    /// We wrote them for an unsubscribe URL.
+    /// Postrider, which wrote the fields for an unsubscribe URL.
     Ours,
     /// The caller wrote them.
     Callers,

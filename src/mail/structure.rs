@@ -17,7 +17,7 @@ enum Opens {
 
 /// Position of the scan.
 enum Place {
-    /// In a header section; the content is the part of its Content-Type read so far.
+    /// A header section; the content is the part of its Content-Type read so far.
     Header {
         content_type: Vec<u8>,
         continues: bool,

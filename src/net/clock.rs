@@ -13,7 +13,8 @@ use crate::machine::service_clock::Sample;
 /// A clock that can't be set and that counts the time while the machine is suspended.
 #[cfg(target_os = "linux")]
 const CONTINUOUS: ClockId = ClockId::Boottime;
-/// On macOS the POSIX monotonic clock does that (clock_gettime(3)).
+/// A clock that can't be set. The POSIX monotonic clock of macOS counts the time of a suspension too
+/// (clock_gettime(3)).
 #[cfg(not(target_os = "linux"))]
 const CONTINUOUS: ClockId = ClockId::Monotonic;
 /// Interval at which the kernel is asked whether the wall clock is synchronised.

@@ -49,7 +49,7 @@ pub(super) struct ConnectionPlace {
 }
 
 impl ConnectionPlaces {
-    /// Creates `most` places.
+    /// Creates a limit of `most` connections.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,

@@ -32,9 +32,9 @@ impl TlsSettings {
 
 /// One certificate, as presented to browsers and to mail servers.
 pub struct Presented {
-    /// For HTTP.
+    /// Settings for HTTP.
     pub http: Arc<TlsSettings>,
-    /// For STARTTLS.
+    /// Settings for STARTTLS.
     pub mail: Arc<TlsSettings>,
     /// Meters of the certificate.
     pub meters: CertificateMeters,

@@ -52,7 +52,7 @@ pub enum Category {
     BlockedDestination,
     /// This service could not read the message's content from its disk.
     ContentUnreadable,
-    /// None of the others.
+    /// No other category applies.
     Other,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Deadlines {
     /// TCP connection. Not in the RFC; 30 s is Postfix's.
     pub connect: Duration,
-    /// Until the greeting is complete (RFC 5321 4.5.3.2.1: 5 min).
+    /// Time until the greeting is complete (RFC 5321 4.5.3.2.1: 5 min).
     pub greeting: Duration,
     /// EHLO or HELO until its answer is complete. Not in the RFC; the same as MAIL.
     pub ehlo: Duration,

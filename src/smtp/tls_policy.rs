@@ -13,7 +13,7 @@ use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
 /// Required security of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TlsRequirement {
-    /// None: STARTTLS if it is offered, with any certificate, and clear text if it fails.
+    /// No requirement: STARTTLS if it is offered, with any certificate, and clear text if it fails.
     #[default]
     Opportunistic,
     /// A certificate that verifies for the server's name (RFC 8461 4.2).

@@ -42,18 +42,18 @@ pub enum Usage {
 pub enum Selector {
     /// The whole certificate (0).
     Certificate,
-    /// Its public key (1).
+    /// Public key (1).
     PublicKey,
 }
 
 /// Form in which a record gives the certificate or key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matching {
-    /// In full (0).
+    /// The full certificate or key (0).
     Exact,
-    /// As its SHA-256 (1).
+    /// The SHA-256 hash (1).
     Sha256,
-    /// As its SHA-512 (2).
+    /// The SHA-512 hash (2).
     Sha512,
 }
 

@@ -42,7 +42,7 @@ pub enum InspectError {
     /// The directory contains no store.
     #[error("it contains no store")]
     NoStore,
-    /// Another process has it open.
+    /// Another process has the store open.
     #[error("a process has the store open")]
     Locked,
     /// A later version of Postrider wrote the store.

@@ -21,7 +21,7 @@ const GROWTH_MIN: u64 = 256 << 20;
 pub(super) struct Overlay {
     file: Arc<dyn DiskFile>,
     changed: RwLock<ChangedPages>,
-    /// Once set, reads fail.
+    /// Whether reads fail from now on.
     is_stopped: Arc<AtomicBool>,
     /// Length of the file above which reads fail.
     length_max: u64,

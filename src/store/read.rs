@@ -9,9 +9,9 @@ use super::schema::Table;
 /// Order of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// By ascending key.
+    /// Ascending by key.
     Ascending,
-    /// By descending key.
+    /// Descending by key.
     Descending,
 }
 

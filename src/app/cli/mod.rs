@@ -92,7 +92,7 @@ impl From<io::Error> for EarlyExit {
     }
 }
 
-/// Runs the command in `arguments`, of which the first is the program's name.
+/// Runs the command in `arguments`. The first argument is the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<'_>, services: &Services<'_>) -> Exit {
     let ended = match CommandLine::try_parse_from(arguments) {
         Ok(line) => dispatch(line, console, services),

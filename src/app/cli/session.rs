@@ -111,11 +111,11 @@ impl Session {
 /// One object that a command names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct One<'a> {
-    /// Its kind, which is also the command that lists such objects.
+    /// Kind of the object, which is also the command that lists such objects.
     pub(super) kind: &'static str,
     /// Path of their list.
     pub(super) list: &'static str,
-    /// Its identifier as typed.
+    /// Identifier as typed.
     pub(super) id: &'a str,
 }
 

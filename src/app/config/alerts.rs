@@ -40,18 +40,18 @@ pub struct Alerts {
 /// The webhook of alerts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlertWebhook {
-    /// Its URL.
+    /// URL.
     pub url: Url,
-    /// Its secret.
+    /// Secret.
     pub secret: WebhookSecret,
 }
 
 /// Source of the webhook's secret.
 #[derive(Debug, Clone)]
 pub enum WebhookSecret {
-    /// In the configuration.
+    /// The text in the configuration.
     Text(Secret),
-    /// In a separate file.
+    /// A separate file.
     File(SecretFile),
 }
 

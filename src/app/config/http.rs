@@ -31,14 +31,14 @@ pub struct Http {
 pub enum Tls {
     /// Requested by ACME (RFC 8555).
     Acme(Acme),
-    /// From files, which are reloaded when they change.
+    /// Files, which are reloaded when they change.
     Files {
         /// Certificate chain in PEM.
         certificate: PathBuf,
         /// Private key in PEM.
         key: PathBuf,
     },
-    /// None: plain HTTP, for loopback or behind a proxy.
+    /// No certificate: plain HTTP, for loopback or behind a proxy.
     Off,
 }
 

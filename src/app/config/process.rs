@@ -144,7 +144,7 @@ pub struct Log {
 /// Format of the log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object for each line.
     Json,

@@ -21,7 +21,7 @@ const NAME_CHARACTERS_MAX: usize = 64;
 /// A relay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relay {
-    /// Its name, unique among the relays.
+    /// Name, unique among the relays.
     pub name: String,
     /// Destination of its mail.
     pub kind: RelayKind,
@@ -58,9 +58,9 @@ pub enum RelayKind {
 /// A server that accepts all mail.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Smarthost {
-    /// Its name or address.
+    /// Name or address.
     pub host: Host,
-    /// Its port.
+    /// Port.
     pub port: u16,
     /// Security of the connection.
     pub tls: SmarthostTls,
@@ -71,9 +71,9 @@ pub struct Smarthost {
 /// TLS of the connection to a smarthost. Its certificate is always verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmarthostTls {
-    /// By STARTTLS (RFC 3207), which must succeed.
+    /// STARTTLS (RFC 3207), which must succeed.
     StartTls,
-    /// From the first byte (RFC 8314 3.3).
+    /// TLS from the first byte (RFC 8314 3.3).
     Implicit,
     /// No TLS.
     Off,

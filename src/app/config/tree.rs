@@ -14,14 +14,14 @@ use super::error::KeyError;
 /// Place of a key or value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// In the file. Line and column count from 1, columns in characters.
+    /// The configuration file. Line and column count from 1, columns in characters.
     File {
         /// Line number.
         line: usize,
         /// Column number.
         column: usize,
     },
-    /// In an environment variable of this name.
+    /// The environment variable of this name.
     Environment(String),
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Value {
     Boolean(bool),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
-    /// Of a type that no key has, or a number out of range.
+    /// A value of a type that no key has, or a number out of range.
     Other,
 }
 

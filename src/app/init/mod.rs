@@ -74,7 +74,7 @@ pub struct Made {
     pub panel_url: String,
     /// Sign-in address of its user.
     pub panel_user: String,
-    /// Their password, which is only shown now.
+    /// Password of the panel's user, which is only shown now.
     pub panel_password: String,
     /// Records to publish for this server. Each sending domain has its own.
     pub records: Vec<Record>,

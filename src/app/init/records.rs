@@ -13,7 +13,7 @@ use crate::net::network_guard::Guard;
 pub struct Record {
     /// Purpose of the record.
     pub purpose: &'static str,
-    /// Its type.
+    /// Type.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// Name of the record.

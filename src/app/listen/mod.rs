@@ -24,7 +24,7 @@ pub use self::receiving::Receiving;
 /// Output format of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// For people.
+    /// Text for people.
     Text,
     /// An object of JSON in each line.
     Json,

@@ -119,7 +119,7 @@ pub(super) struct Plan {
     pub(super) faults_end: Duration,
     /// Settings of the replica, in runs with one.
     pub(super) replica: Option<ReplicaPlan>,
-    /// In runs with hostile sites: the other sites have no faults.
+    /// Attacks of hostile sites. The other sites of such a run have no faults.
     pub(super) hostility: Option<Hostility>,
     /// Actions by elapsed time.
     pub(super) actions: Vec<(Duration, Action)>,

@@ -34,12 +34,12 @@ impl Host {
 
 /// A process that serves.
 pub(super) struct Process {
-    /// Its machine.
+    /// Number of the machine.
     pub(super) node: usize,
-    /// Its number in the run.
+    /// Number in the run.
     pub(super) life: u32,
     pub(super) service: Arc<Service>,
-    /// Its replication, in runs with a replica.
+    /// Replication, in runs with a replica.
     pub(super) shared: Option<Arc<Shared>>,
     dispatcher: Mutex<Option<DispatcherTask>>,
 }

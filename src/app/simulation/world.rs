@@ -38,7 +38,7 @@ pub(super) enum Interface {
 /// State of a submission from its client's view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// To be sent at this elapsed time.
+    /// The client sends the submission at this elapsed time.
     Waiting(Duration),
     /// A request is in flight.
     InFlight,
@@ -122,15 +122,15 @@ pub(super) struct Posted {
 /// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It was stopped normally.
+    /// A normal stop.
     Stopped,
-    /// It was killed.
+    /// A kill.
     Killed,
     /// The machine lost power, or killed it during an operation.
     Off,
-    /// Its store failed, so it ended.
+    /// A failure of the store.
     Failed,
-    /// Its machine is lost, or stays off.
+    /// The machine is lost, or stays off.
     Lost,
     /// Another machine claimed the log.
     Deposed,

@@ -140,7 +140,7 @@ struct Following<'a> {
     clock: &'a Arc<dyn Clock>,
     /// Whether readiness was reported.
     is_ready: Cell<bool>,
-    /// Until readiness is reported.
+    /// Slow start in progress, until readiness is reported.
     slow_start: Cell<Option<SlowStart>>,
     /// The promotion that ended an automatic claim.
     next_promotion: Cell<Option<Promotion>>,

@@ -64,9 +64,9 @@ pub enum Scope {
 pub struct Subject {
     /// Kind of the subject.
     pub kind: SubjectKind,
-    /// Its identifier, or its name if it has no identifier.
+    /// Identifier, or the name if there is no identifier.
     pub id: String,
-    /// Its display name.
+    /// Display name.
     pub name: String,
 }
 
@@ -124,7 +124,7 @@ impl SubjectKind {
 pub enum NoticeKind {
     /// The alert was opened.
     Opened,
-    /// Its severity rose.
+    /// The severity rose.
     Worse,
     /// The alert is still open after a day.
     Reminder,

@@ -114,7 +114,7 @@ pub struct Expected<'a> {
 pub struct IdToken {
     /// The provider's identifier of the person, which never changes.
     pub subject: String,
-    /// Their address.
+    /// Address of the person.
     pub email: Option<String>,
     /// Whether the provider has verified that the address belongs to the person.
     pub email_verified: bool,
@@ -193,7 +193,7 @@ enum Audience {
 pub struct UserInfo {
     /// The provider's identifier of the person.
     pub sub: String,
-    /// Their address.
+    /// Address of the person.
     pub email: Option<String>,
     email_verified: Option<Value>,
 }

@@ -20,9 +20,9 @@ const STRIP_MAX: usize = 100;
 /// Whether an alert has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertState {
-    /// It is open.
+    /// Open alerts.
     Open,
-    /// It has ended.
+    /// Ended alerts.
     Resolved,
 }
 

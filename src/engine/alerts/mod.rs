@@ -66,7 +66,7 @@ pub struct AlertSettings {
 /// The webhook that alerts are sent to.
 #[derive(Debug, Clone)]
 pub struct AlertWebhook {
-    /// Its https URL.
+    /// URL with https.
     pub url: Url,
     /// Secret for signing requests.
     pub secret: Secret,

@@ -12,9 +12,9 @@ use crate::store::row::alert::{AlertNotice, AlertRow, Channel, NoticeStatus};
 /// An alert with its keys.
 #[derive(Debug, Clone)]
 pub struct Alert {
-    /// Its account; zero for the service.
+    /// Account; zero for the service.
     pub account: AccountId,
-    /// Its identifier.
+    /// Identifier.
     pub id: AlertId,
     /// The alert.
     pub row: AlertRow,
@@ -23,17 +23,17 @@ pub struct Alert {
 /// The record of an alert.
 #[derive(Debug, Serialize)]
 pub struct AlertRecord<'a> {
-    /// Its identifier.
+    /// Identifier.
     #[serde(serialize_with = "id::as_text")]
     pub id: AlertId,
-    /// Its condition.
+    /// Condition.
     #[serde(serialize_with = "id::as_text")]
     pub condition: Condition,
-    /// Its severity.
+    /// Severity.
     pub severity: Severity,
     /// Scope: the service or an account.
     pub scope: Scope,
-    /// Its subject.
+    /// Subject.
     pub subject: Option<SubjectRecord<'a>>,
     /// One line for people.
     pub summary: &'a str,
@@ -54,11 +54,11 @@ pub struct AlertRecord<'a> {
 /// The subject of an alert.
 #[derive(Debug, Serialize)]
 pub struct SubjectRecord<'a> {
-    /// Its kind.
+    /// Kind.
     pub kind: SubjectKind,
-    /// Its identifier.
+    /// Identifier.
     pub id: &'a str,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
 }
 

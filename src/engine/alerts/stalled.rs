@@ -126,7 +126,7 @@ struct Goal {
 /// Result of a search in one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SearchResult {
-    /// At least as many messages as the goal names wait.
+    /// The goal's number of messages, or more, wait.
     Enough,
     /// The search reached the end and found fewer messages than the goal names.
     Fewer,

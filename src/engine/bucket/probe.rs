@@ -36,10 +36,10 @@ pub enum Unfit {
     /// Written objects are not visible at once.
     #[error("the bucket does not show a new object at once: {0}")]
     Stale(&'static str),
-    /// It keeps overwritten or removed objects.
+    /// The bucket keeps overwritten or removed objects.
     #[error("the bucket {0}, so that deleted content stays recoverable")]
     Keeps(&'static str),
-    /// Its clock differs.
+    /// The bucket's clock differs from ours.
     #[error("this machine's clock differs from the bucket's by {difference_seconds} s ({ours} here, {bucket} there)")]
     Clock {
         /// The difference.

@@ -42,11 +42,11 @@ impl Default for Window {
 /// Result of an attempt that has returned its permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FinishedAttempt {
-    /// With a 2xx.
+    /// The receiver answered 2xx.
     Acknowledged,
-    /// With a 2xx that took long.
+    /// The receiver answered 2xx after a long time.
     Slowly,
-    /// With any other result.
+    /// The attempt had any other result.
     Failed,
     /// No request was made.
     Unmade,
@@ -60,7 +60,7 @@ enum Parked {
     None,
     /// A timer is armed for them, and is not due yet.
     Armed,
-    /// Their timer is due, and is served once the queue has space.
+    /// The deliveries' timer is due, and is served once the queue has space.
     Held(Timer),
 }
 

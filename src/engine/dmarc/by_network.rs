@@ -23,7 +23,7 @@ struct Place {
 /// The sources of a range.
 pub(super) struct SourcesByNetwork {
     stretches: Vec<Arc<Stretch>>,
-    /// By network, and for each network in the order of the days.
+    /// Places of the sources, by network, and for each network in the order of the days.
     places: Vec<Place>,
 }
 
@@ -68,7 +68,7 @@ impl SourcesByNetwork {
 /// The sums of one source, by stretch and reporter.
 pub(super) struct SourceGroup<'a> {
     stretches: &'a [Arc<Stretch>],
-    /// At least one.
+    /// Places of the sums; never empty.
     places: &'a [Place],
 }
 

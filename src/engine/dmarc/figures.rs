@@ -76,7 +76,7 @@ pub struct Reporter {
     pub name: String,
     /// The domain that signs its reports, without subdomains; `None` for reporters that are counted together.
     pub signed_by: Option<String>,
-    /// Its reports.
+    /// Number of reports.
     pub reports: u64,
     /// The number of messages in them.
     pub messages: u64,
@@ -87,7 +87,7 @@ pub struct Reporter {
 /// A source of a domain's mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
-    /// Its network.
+    /// Network.
     pub network: SourceNetwork,
     /// Classification of the source.
     pub kind: SourceKind,

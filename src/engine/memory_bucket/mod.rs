@@ -25,7 +25,7 @@ const PAGE: usize = 1000;
 pub(crate) enum BucketFault {
     /// Done, but the answer is lost.
     AnswerLost,
-    /// Not done, and no answer.
+    /// The call is not done and not answered.
     NotDone,
     /// No answer. A change is done when [`MemoryStore::land`] is called, under its own condition.
     DoneLater,

@@ -11,9 +11,9 @@ use crate::store::row::message_index::Term;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {
-    /// By HTTP.
+    /// HTTP.
     Api,
-    /// By SMTP.
+    /// SMTP.
     Smtp,
 }
 

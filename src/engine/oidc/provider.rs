@@ -36,16 +36,16 @@ pub enum ProviderFault {
     /// A request failed a moment ago.
     #[error("the provider failed a moment ago")]
     FailedBefore,
-    /// Its answer has a status other than 200.
+    /// The answer has a status other than 200.
     #[error("the provider answered {1} at its {0}")]
     Status(&'static str, u16),
-    /// Its document is invalid.
+    /// The provider's document is invalid.
     #[error(transparent)]
     Document(#[from] InvalidDocument),
-    /// Its keys are invalid.
+    /// The provider's keys are invalid.
     #[error(transparent)]
     Keys(#[from] InvalidKeys),
-    /// Its answer can't be parsed.
+    /// The answer can't be parsed.
     #[error("the answer of the provider's {0} is malformed")]
     Malformed(&'static str),
 }

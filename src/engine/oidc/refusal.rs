@@ -22,7 +22,7 @@ pub enum OidcRefusal {
     /// The provider did not answer in time.
     #[error("the provider did not answer within 10 seconds")]
     Slow,
-    /// Its token is invalid.
+    /// The provider's token is invalid.
     #[error(transparent)]
     Token(#[from] InvalidIdToken),
     /// The userinfo endpoint describes another person.

@@ -130,9 +130,9 @@ impl std::fmt::Display for BucketOperation {
 /// An object in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectInfo {
-    /// Its name below the prefix.
+    /// Name below the prefix.
     pub name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 

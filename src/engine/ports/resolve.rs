@@ -41,9 +41,9 @@ impl Family {
 pub struct MailHost {
     /// The server's name, without trailing dot.
     pub name: String,
-    /// Its MX preference; 0 for an implicit MX.
+    /// MX preference; 0 for an implicit MX.
     pub preference: u16,
-    /// Its addresses that may be connected to; never empty.
+    /// Addresses that may be connected to; never empty.
     pub addresses: Vec<IpAddr>,
     /// Names of its TLSA records, in the order of the queries. Empty unless DNSSEC authenticates the MX records (or
     /// their absence) and the addresses: otherwise DANE does not apply (RFC 7672 2.2).

@@ -14,18 +14,18 @@ const UNLISTED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 /// The state of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It works.
+    /// The list works.
     Works,
-    /// It can't be trusted.
+    /// The list can't be trusted.
     Broken(String),
 }
 
 /// A block list's answer about an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listing {
-    /// It is on the list, with these codes.
+    /// The address is on the list, with these codes.
     Listed(Vec<String>),
-    /// It is not on the list.
+    /// The address is not on the list.
     Clear,
     /// The list does not answer, or refuses this resolver.
     Unknown(String),

@@ -18,7 +18,7 @@ pub enum Egress {
     Greeted {
         /// The server.
         server: SocketAddr,
-        /// Its greeting.
+        /// Greeting.
         line: String,
     },
     /// No server name could be resolved, so no connection was tried.

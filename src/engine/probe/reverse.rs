@@ -9,13 +9,13 @@ use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
 /// Reverse DNS names of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reverse {
-    /// Its name is the EHLO name, which resolves to the address.
+    /// The address has the EHLO name, and the EHLO name resolves to the address.
     LeadsBack,
-    /// It has no name.
+    /// The address has no name.
     Nameless,
-    /// None of its names resolves to it.
+    /// The address has these names, but they do not resolve to the address.
     NotConfirmed(Vec<String>),
-    /// Its names resolve to it, but differ from the EHLO name.
+    /// These names resolve to the address, but differ from the EHLO name.
     OtherName(Vec<String>),
     /// No name server answered.
     Unknown(String),

@@ -24,17 +24,17 @@ use crate::store::snapshot::Snapshot;
 /// Result of processing a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DmarcResult {
-    /// It does not cover any of our domains.
+    /// The report covers none of our domains.
     UnknownDomain,
     /// The day has the maximum number of reports.
     OverLimit,
-    /// It was counted before.
+    /// The report was counted before.
     Repeated,
-    /// It is listed but not counted, because it is not authenticated.
+    /// The report is listed but not counted, because it is not authenticated.
     Unauthentic,
-    /// It is counted.
+    /// The report is counted.
     Counted,
-    /// It can't be parsed.
+    /// The report can't be parsed.
     Unreadable,
 }
 

@@ -53,7 +53,7 @@ const KEY_LOOKUPS: Duration = Duration::from_secs(20);
 /// Reason why a message is not accepted.
 #[derive(Debug)]
 pub enum ReceiveError {
-    /// Its header section is too large.
+    /// The message's header section is too large.
     HeaderTooLarge,
     /// The system failed: the sender may try again.
     Failed(StoreError),

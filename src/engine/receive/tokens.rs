@@ -12,9 +12,9 @@ const CANDIDATES_MAX: usize = 16;
 /// A token in a report, by its location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Token {
-    /// In an envelope address, which only the servers on the message's path see.
+    /// A token in an envelope address. Only the servers on the message's path see it.
     ReturnPath(Parsed),
-    /// In a header field, which everybody sees who gets the message forwarded.
+    /// A token in a header field. Everybody who gets the message forwarded sees it.
     FeedbackId(Parsed),
 }
 

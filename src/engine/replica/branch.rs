@@ -67,7 +67,7 @@ impl LogFollower {
         Ok(Some(sequence.min(self.logged)))
     }
 
-    /// If the error needs a new base, adds the batches that only this directory has.
+    /// Adds the batches that only this directory has to an error that needs a new base.
     pub(super) async fn stranded(
         &self,
         objects: &ReplicaObjects,

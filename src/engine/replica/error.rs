@@ -22,7 +22,7 @@ pub enum ReplicaError {
     /// An object's content does not match its name.
     #[error("{name}: {fault}")]
     Object {
-        /// Its name below the prefix.
+        /// Name below the prefix.
         name: String,
         /// The problem with the object.
         fault: ObjectFault,
@@ -30,7 +30,7 @@ pub enum ReplicaError {
     /// An object is missing.
     #[error("{name} is missing")]
     Missing {
-        /// Its name below the prefix.
+        /// Name below the prefix.
         name: String,
     },
     /// Another machine claimed the log.

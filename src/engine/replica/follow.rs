@@ -14,13 +14,13 @@ use crate::store::replica::{Follower, Head, Kind, OwnClaim, Position};
 /// A position in the log: the slot that was read last.
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
-    /// Its number; 0 before the first.
+    /// Number of the slot; 0 before the first.
     pub slot: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the slot.
     pub digest: Digest,
     /// The epoch.
     pub epoch: u64,
-    /// Its first line, if this process has read it.
+    /// First line of the slot, if this process has read it.
     pub head: Option<Head>,
 }
 

@@ -30,9 +30,9 @@ pub(super) enum CreateResult {
 /// A slot that was read.
 #[derive(Debug, Clone)]
 pub struct Slot {
-    /// Its position in the chain.
+    /// Position in the chain.
     pub link: Link,
-    /// Its body.
+    /// Body.
     pub body: SlotBody,
     /// SHA-256 of its bytes, which the next slot contains.
     pub digest: Digest,

@@ -29,13 +29,13 @@ use crate::store::schema::FORMAT;
 /// Reason why the shipper ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ShipperEnd {
-    /// It was asked to end, and has released the log.
+    /// The shipper was asked to end, and has released the log.
     Released,
     /// Another machine claimed the log.
     Deposed,
     /// A record can't be read.
     Failed,
-    /// It was asked to end while it waited for the previous holder's lease. A release would end that wait.
+    /// The shipper was asked to end while it waited for the previous holder's lease. A release would end that wait.
     Waiting,
 }
 

@@ -33,9 +33,9 @@ words! {
     Role {
         /// No replication is configured.
         Off = "off",
-        /// It owns the log.
+        /// The process owns the log.
         Active = "active",
-        /// It follows the log.
+        /// The process follows the log.
         Standby = "standby",
         /// Another machine claimed the log.
         Deposed = "deposed",
@@ -68,7 +68,7 @@ words! {
 /// The newest base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct BaseStatus {
-    /// Its slot.
+    /// Slot.
     pub slot: u64,
     /// Time of the last batch in it.
     #[serde(serialize_with = "iso::serialize")]

@@ -25,7 +25,7 @@ use crate::store::op::admission::{IdempotencyClaim, Refusal};
 pub(super) enum Failure {
     /// The message is not accepted.
     Answer(Answer),
-    /// It is unknown whether the message is accepted.
+    /// The message may have been accepted or not.
     InDoubt,
 }
 

@@ -141,7 +141,7 @@ impl SmtpSession {
         self.transaction = None;
     }
 
-    /// Discards the transaction and the login: after STARTTLS.
+    /// Discards the transaction and the login after STARTTLS.
     pub fn forget(&mut self) {
         self.transaction = None;
         self.login = None;

@@ -21,7 +21,7 @@ const TOGETHER_MAX: usize = 100;
 pub struct ListItem {
     /// The message.
     pub submission: Submission,
-    /// Its own idempotency key.
+    /// Idempotency key of this message.
     pub idempotency: Option<IdempotencyClaim>,
 }
 

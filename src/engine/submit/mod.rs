@@ -1,4 +1,4 @@
-//! From a validated submission to a durable, signed message: everything before a 202.
+//! Submission of a valid message: everything before the 202, from the composition to the durable, signed message.
 //!
 //! One job, usually on a signing thread, composes the message, checks admission in a snapshot, then signs and seals the
 //! message ([`message_builder`]). The accepting operation checks admission again in its transaction, and only that
@@ -71,11 +71,11 @@ pub struct Answer<'a> {
     /// The message's identifier.
     #[serde(serialize_with = "id::as_text")]
     pub id: MessageId,
-    /// Its Message-ID, in angle brackets.
+    /// Message-ID, in angle brackets.
     pub message_id_header: String,
     /// Status, always queued.
     pub status: Status,
-    /// Its stream.
+    /// Stream.
     pub stream: Stream,
     /// Sender, as submitted.
     pub from: &'a str,

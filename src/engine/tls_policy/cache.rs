@@ -59,7 +59,7 @@ struct State {
 /// A failed fetch of the policy with this identifier.
 struct Failed {
     id: String,
-    /// Its end on the monotonic clock.
+    /// End on the monotonic clock.
     until: Duration,
     /// A failure that is not counted yet.
     uncounted: Option<StsFetchFailure>,

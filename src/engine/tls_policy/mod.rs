@@ -46,7 +46,7 @@ pub(super) struct DomainPolicy {
 /// Reason why no requirement is known for a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unmet {
-    /// It can't be used under the domain's policy.
+    /// The server can't be used under the domain's policy.
     Unfit(Unfit),
     /// The policy could not be looked up, because too many lookups are in flight. This says nothing about the policy.
     Unasked,

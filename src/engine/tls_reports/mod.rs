@@ -62,9 +62,9 @@ struct ReportDay {
 /// Result of submitting a report to one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It was submitted, or permanently refused.
+    /// The report was submitted, or permanently refused.
     Done,
-    /// It may succeed later.
+    /// A later attempt may succeed.
     Later,
 }
 

@@ -50,7 +50,7 @@ pub(super) enum Ended {
     With(TransferEnd),
     /// The relay failed. There was no attempt, and the message is not charged.
     RelayFault(RelayFault),
-    /// It ended before its MAIL: there is no attempt to record.
+    /// The attempt ended before its MAIL, so there is no attempt to record.
     NotBegun(NotBegun),
 }
 

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 
 /// Reason why a message is not sent.
 pub(super) enum NotBegun {
-    /// It waited for a connection, and another account's message goes first.
+    /// The message waited for a connection, and another account's message goes first.
     LetsPass,
     /// The service is stopping.
     Stopping,

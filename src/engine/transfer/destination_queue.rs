@@ -19,9 +19,9 @@ use crate::smtp::shaping::{Action, Limits};
 
 /// The messages of one relay for one site.
 pub(super) struct DestinationQueue {
-    /// Its number in the machine, among alarms, and among the store's queues.
+    /// Number in the machine, among alarms, and among the store's queues.
     pub(super) id: DestinationId,
-    /// Its site in the budgets: all relays' connections to a site are counted together.
+    /// Site in the budgets: all relays' connections to a site are counted together.
     pub(super) site_key: u64,
     pub(super) relay: Number,
     pub(super) site: Site,

@@ -12,7 +12,7 @@ pub type CaptureRoute = dyn Fn(&Address) -> Option<SocketAddr> + Send + Sync;
 /// The relays, and the capture.
 #[derive(Clone)]
 pub struct EgressRoutes {
-    /// At least one for each stream.
+    /// The relays; at least one for each stream.
     pub relays: Vec<Relay>,
     /// Port of the receivers' servers.
     pub port: u16,

@@ -40,9 +40,9 @@ pub(super) enum Reader {
 pub(super) enum Step {
     /// The message is loaded into memory.
     Take,
-    /// It stays in the store, and the reader continues with the next one.
+    /// The message stays in the store, and the reader continues with the next one.
     PassOver,
-    /// It stays in the store, with all that follow.
+    /// The message and all that follow stay in the store.
     Stop,
 }
 

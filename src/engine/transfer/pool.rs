@@ -19,7 +19,7 @@ pub(super) struct Kept {
     pub(super) session: Box<dyn Session>,
     /// The policy that the connection met at the last check.
     pub(super) agreed: Agreement,
-    /// Its permit.
+    /// Permit.
     pub(super) place: FairPermit,
     /// Number of messages started on it.
     pub(super) messages: u32,

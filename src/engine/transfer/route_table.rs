@@ -59,11 +59,11 @@ impl Entry {
 /// Last known state of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Its mail goes to this site.
+    /// The domain's mail goes to this site.
     At(Site),
-    /// It has been looked up for this long.
+    /// The domain has been looked up for this long.
     Asked(Duration),
-    /// Nothing is known about it.
+    /// The domain is unknown.
     Nothing,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Asked {
 /// One account's look-up of a domain.
 pub(super) struct LookUp {
     claim: Claim,
-    /// Its place in the queue; `None` once it has begun.
+    /// Place in the queue; `None` once it has begun.
     queued: Option<ClaimId>,
 }
 

@@ -42,9 +42,9 @@ const RECORD_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 300 } else 
 pub(super) enum Ready {
     /// The message must be sent.
     Send(Box<MessageRow>),
-    /// It ends without an attempt.
+    /// The message ends without an attempt.
     Settle(TransferEnd),
-    /// Its account has paused its mail for the site, or is suspended.
+    /// The account has paused its mail for the site, or is suspended.
     Paused,
     /// The timer is stale.
     Stale,
@@ -53,9 +53,9 @@ pub(super) enum Ready {
 /// A message in progress, whose outcome is not recorded yet.
 pub(super) struct Unsettled {
     pub(super) queued: QueuedMessage,
-    /// Its guard in the count of work in memory, from MAIL on.
+    /// Guard in the count of work in memory, from MAIL on.
     pub(super) held: Option<BacklogItem>,
-    /// Its lease: reserved until MAIL, then exclusive.
+    /// Lease: reserved until MAIL, then exclusive.
     pub(super) lease: Option<Lease>,
     /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
@@ -155,9 +155,9 @@ impl Shared {
 
 /// Reason why a message needs no connection.
 pub(super) enum Unsent {
-    /// It has expired.
+    /// The message has expired.
     Late,
-    /// Its domain has no mail server that this relay could use.
+    /// The domain has no mail server that this relay could use.
     NoRoute(Number, RouteFailure),
 }
 

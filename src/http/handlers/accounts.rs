@@ -20,9 +20,9 @@ use crate::http::view::account::AccountView;
 
 /// A request for a new account.
 pub(crate) struct NewAccount {
-    /// Its name.
+    /// Name.
     pub(crate) name: AccountName,
-    /// Its time zone.
+    /// Time zone.
     pub(crate) time_zone: Option<TimeZoneName>,
     /// Sending quota.
     pub(crate) quota: QuotaLimits,

@@ -35,9 +35,9 @@ pub(crate) enum Form {
 /// Reasons for refusing a list.
 #[derive(Debug)]
 pub(crate) enum FaultyList {
-    /// It is not text.
+    /// The list is not text.
     Unreadable(ApiError),
-    /// These lines have errors.
+    /// Errors in these lines.
     Lines(Violations, Vec<FaultyLine>),
 }
 

@@ -99,7 +99,7 @@ enum Shares {
     All,
     /// The shares of sites and networks only, because no account within its share can be served.
     OfSites,
-    /// None, because no claim within any share can be served.
+    /// No shares, because no claim within any share can be served.
     None,
 }
 

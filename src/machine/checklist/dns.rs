@@ -64,7 +64,7 @@ pub(super) fn not_looked_up(what: &str) -> Judgement {
 pub struct RecordFacts<'a> {
     /// Whether the record was found; `None` if it was not looked up, or the lookup failed.
     pub seen: Option<bool>,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
 }
 
@@ -175,7 +175,7 @@ pub struct SourceFacts {
     pub address: IpAddr,
     /// The name sent in EHLO from this address.
     pub ehlo: String,
-    /// Its PTR names that resolve back to it; `None` if a lookup failed.
+    /// PTR names that resolve back to it; `None` if a lookup failed.
     pub names: Option<Vec<String>>,
 }
 
@@ -214,13 +214,13 @@ pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
 /// The way in which a domain receives mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replies<'a> {
-    /// By the servers of its MX records.
+    /// The servers of its MX records receive the mail.
     Servers(&'a [String]),
-    /// At its own address, without an MX record.
+    /// The domain's own address receives the mail, because there is no MX record.
     Address,
-    /// Not at all: a null MX.
+    /// The domain receives no mail: it has a null MX.
     NullMx,
-    /// Not at all: neither an MX record nor an address.
+    /// The domain receives no mail: it has neither an MX record nor an address.
     Nothing,
 }
 

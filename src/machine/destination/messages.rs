@@ -18,9 +18,9 @@ pub struct Moment {
 /// A due message. Its rows are read when it starts, so a long queue uses little memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueuedMessage {
-    /// Its position among all waiting messages.
+    /// Position among all waiting messages.
     pub place: Place,
-    /// Its stream.
+    /// Stream.
     pub stream: Stream,
     /// End of its lifetime.
     pub give_up_at: Timestamp,
@@ -52,7 +52,7 @@ pub enum Signal {
     Slowed,
     /// The site could not be reached.
     PushedBack,
-    /// It refused or closed an open connection, for example with 421.
+    /// The server refused or closed an open connection, for example with 421.
     TurnedAway,
     /// The site stopped answering during the message.
     TimedOut,
@@ -118,13 +118,13 @@ pub enum Effect {
     Resume,
     /// The driver must send [`Input::Woken`] at this time.
     WakeAt(Timestamp),
-    /// These messages expire before the site is tried again: defer them until they expire.
+    /// Defer these messages until they expire: they expire before the site is tried again.
     PutOff(Vec<QueuedMessage>),
-    /// These messages are spilled: from now on they are only in the store.
+    /// Spill these messages: from now on they are only in the store.
     Leave(Vec<QueuedMessage>),
     /// The driver must read spilled messages, and then send [`Input::Refilled`].
     Refill(Spill),
-    /// These messages must be routed again.
+    /// Route these messages again.
     Reroute(Vec<QueuedMessage>),
     /// The driver must close this many kept connections, the oldest first.
     Quit(usize),

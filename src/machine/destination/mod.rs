@@ -62,7 +62,7 @@ pub struct Destination {
     connections: Option<Spacing>,
     /// A lower rate that an answer requested, and its end.
     slower: Option<(Spacing, Timestamp)>,
-    /// When the next message may start, if it waits for the rate limit, for a probe, or behind other accounts.
+    /// Time of the next message's start, if it waits for the rate limit, for a probe, or behind other accounts.
     turn_at: Option<Duration>,
     last_answer: Option<String>,
     spilled: SpillArea,

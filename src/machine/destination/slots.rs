@@ -21,9 +21,9 @@ pub(super) struct Slots {
 #[derive(Debug, Clone)]
 struct Started {
     message: QueuedMessage,
-    /// Its start on the monotonic clock.
+    /// Start of the attempt on the monotonic clock.
     at: Duration,
-    /// Whether it has or opens a connection.
+    /// Whether the message has a connection or is opening one.
     is_connected: bool,
 }
 

@@ -15,7 +15,7 @@ const END_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Place {
     /// Due time of the message.
     pub due: Timestamp,
-    /// Its account.
+    /// Account.
     pub account: AccountId,
     /// The message.
     pub id: MessageId,

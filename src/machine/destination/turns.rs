@@ -25,7 +25,7 @@ struct Turn {
     is_extra: bool,
 }
 
-/// The messages that use more than a turn: the probe, and the one beyond the window.
+/// The two messages that start outside of the turns: the probe, and the message beyond the window.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Special {
     /// The message that probes the site.

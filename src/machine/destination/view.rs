@@ -28,7 +28,7 @@ pub enum Obstacle {
     Throttled {
         /// Start of the throttling.
         since: Timestamp,
-        /// Its end; `None` while one attempt probes the site.
+        /// End; `None` while one attempt probes the site.
         until: Option<Timestamp>,
         /// The last answer of the site.
         last_answer: Option<String>,

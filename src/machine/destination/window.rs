@@ -27,11 +27,11 @@ pub(super) struct Window {
     trust: Trust,
     recent: Recent,
     state: WindowState,
-    /// When the site was last backed off while it was open.
+    /// Time of the last backoff that began while the site was open.
     closed_at: Timestamp,
     /// A smaller window that an answer requested, and its end.
     fewer: Option<(usize, Timestamp)>,
-    /// When the next requested probe is allowed.
+    /// Time at which the next requested probe is allowed.
     next_request_at: Timestamp,
 }
 
@@ -75,9 +75,9 @@ impl Recent {
 /// Whether attempts at a site are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WindowState {
-    /// They are allowed.
+    /// Attempts are allowed.
     Open,
-    /// They are not allowed before this time.
+    /// Attempts are not allowed before this time.
     BackedOff(Timestamp),
     /// One connection probes the site, and its outcome decides.
     Probing,

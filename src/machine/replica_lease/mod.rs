@@ -73,25 +73,25 @@ pub struct Confirmations {
 /// The state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseState {
-    /// It applies another machine's log, whose owner may have stopped.
+    /// The machine applies another machine's log, whose owner may have stopped.
     Following {
         /// Time of the first request, since the log last changed, that found no further slot.
         unchanged_since: Option<Duration>,
     },
-    /// Its claim is in flight.
+    /// The machine's claim is in flight.
     Claiming,
-    /// It owns the log, but its predecessor may still send mail.
+    /// The machine owns the log, but its predecessor may still send mail.
     Waiting {
         /// Duration of the wait.
         wait: Duration,
         /// End of the wait.
         until: Duration,
-        /// Its confirmations.
+        /// Confirmations.
         confirmations: Confirmations,
     },
-    /// It owns the log.
+    /// The machine owns the log.
     Active(Confirmations),
-    /// It owned the log when the bucket last answered.
+    /// The machine owned the log when the bucket last answered.
     Unconfirmed,
     /// Another machine owns the log.
     Deposed,
@@ -132,11 +132,11 @@ pub enum LeaseInput {
 /// Whether an action is permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    /// It is permitted.
+    /// The action is permitted.
     Granted,
-    /// It is permitted after a confirmation, which must be requested now.
+    /// The action is permitted after a confirmation, which must be requested now.
     AfterConfirmation,
-    /// It is not permitted.
+    /// The action is not permitted.
     Refused,
 }
 

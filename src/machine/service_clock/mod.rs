@@ -113,7 +113,7 @@ pub struct Past {
 /// A doubt about the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Doubt {
-    /// Its number, stored with content that is accepted during the doubt.
+    /// Number, stored with content that is accepted during the doubt.
     pub number: u32,
     /// The cause of the doubt.
     pub cause: Cause,
@@ -143,17 +143,17 @@ pub struct State {
 /// Causes of a doubtful wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// It was set forward by more than an hour.
+    /// The clock was set forward by more than an hour.
     JumpedAhead,
-    /// It was set forward by more than an hour in several steps.
+    /// The clock was set forward by more than an hour in several steps.
     CreptAhead,
-    /// It was set back by more than an hour.
+    /// The clock was set back by more than an hour.
     JumpedBack,
-    /// At startup it was more than an hour behind the newest record.
+    /// The clock was more than an hour behind the newest record at startup.
     StartedBehind,
-    /// At startup it was more than 7 days ahead of the newest record.
+    /// The clock was more than 7 days ahead of the newest record at startup.
     StartedAhead,
-    /// It was doubtful when the service stopped.
+    /// The clock was doubtful when the service stopped.
     StillDoubtful,
 }
 
@@ -214,7 +214,7 @@ pub enum Effect {
     Doubted {
         /// The doubt's number.
         number: u32,
-        /// Its cause.
+        /// Cause.
         cause: Cause,
         /// The wall clock less the service's time, in milliseconds.
         difference_ms: i64,

@@ -37,7 +37,7 @@ pub struct Part {
     pub policy: DmarcPolicy,
     /// Number of rows without a valid source or count.
     pub skipped_rows: u64,
-    /// Its messages by source, sorted by network.
+    /// Messages by source, sorted by network.
     pub sources: Vec<(SourceNetwork, Source)>,
 }
 

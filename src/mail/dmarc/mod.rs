@@ -57,7 +57,7 @@ const PAST_SECS_MAX: u64 = 60 * 24 * 3600;
 /// Reasons for an unreadable report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// Neither the message nor one of its parts is a report.
+    /// The message and its parts contain no report.
     #[error("the message contains no aggregate report")]
     NoReport,
     /// The archive is damaged, encrypted, or of an unsupported kind.

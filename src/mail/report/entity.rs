@@ -12,7 +12,7 @@ const HEADER_LINES_MAX: usize = 1000;
 
 /// A message or a part of one.
 pub(in crate::mail) struct Entity<'m> {
-    /// Its header section.
+    /// Header section.
     pub(super) fields: Vec<Field<'m>>,
     body: &'m [u8],
     /// The value of its Content-Type without comments; empty if it has none.

@@ -92,9 +92,9 @@ enum ReportType {
     Another,
     /// A report without a declared kind.
     Unnamed,
-    /// Not declared as a report, but a multipart message from a mail system, as OpenSMTPD's reports are.
+    /// A multipart message from a mail system without a declared type, as OpenSMTPD's reports are.
     Undeclared,
-    /// Not a report.
+    /// No report.
     None,
 }
 

@@ -95,7 +95,7 @@ pub(super) struct Activity {
     written_before: AtomicU64,
     /// Number of requests that wait for a body; `awaited_since` has the time.
     awaited: AtomicU32,
-    /// Those of authenticated clients among them.
+    /// Number of waiting requests of authenticated clients.
     awaited_known: AtomicU32,
     awaited_since: AtomicU64,
     /// Number of refused bodies that are still read after their answers.

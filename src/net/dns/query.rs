@@ -82,7 +82,7 @@ impl Kind {
 /// Whether a query may wait for a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It waits for a slot.
+    /// The query waits for a slot.
     WaitsForPlace,
     /// Without a free slot, an earlier answer is used.
     HasStaleAnswer,

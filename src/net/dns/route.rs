@@ -40,7 +40,7 @@ enum HostLookup {
     Own,
     /// The guard refuses all its addresses.
     Blocked,
-    /// It certainly has no address.
+    /// The server certainly has no address.
     Nothing,
     Unknown(Unknown),
 }

@@ -30,7 +30,7 @@ pub(super) const QUESTIONS: u32 = 3;
 pub(super) enum Trust {
     /// Signed on the whole path from an anchor.
     Secure,
-    /// Not signed and not required to be, or not validated.
+    /// An answer that is not signed and need not be, or that was not validated.
     Insecure,
 }
 

@@ -36,7 +36,7 @@ impl Clock for HandClock {
 /// Behaviour of the server for a query.
 #[derive(Clone)]
 pub(super) enum Say {
-    /// These records, with this TTL.
+    /// An answer with these records, with this TTL.
     Records(Vec<RData>, u32),
     /// An alias, without following it.
     Alias(String, u32),
@@ -46,9 +46,9 @@ pub(super) enum Say {
     NoName(u32),
     /// An error code.
     Error(ResponseCode),
-    /// Nothing.
+    /// No answer.
     Silence,
-    /// Over UDP an empty truncated answer; over TCP these records.
+    /// An empty truncated answer over UDP, and these records over TCP.
     OnlyTcp(Vec<RData>),
 }
 

@@ -24,23 +24,23 @@ pub(super) struct Guard {
 }
 
 enum State {
-    /// Before a request line, after this number of empty lines.
+    /// Waiting for a request line, after this number of empty lines.
     Start(u8),
-    /// In the fields of a head.
+    /// Inside the fields of a head.
     Fields(Head),
-    /// In a head that is too large: hyper refuses it in any case.
+    /// Inside a head that is too large: hyper refuses it in any case.
     Oversized,
-    /// In a body with this number of bytes left.
+    /// Inside a body with this number of bytes left.
     Sized(u64),
-    /// Before a chunk's size.
+    /// Waiting for a chunk's size.
     ChunkSize,
-    /// In a chunk with this number of bytes left.
+    /// Inside a chunk with this number of bytes left.
     ChunkData(u64),
-    /// After a chunk's data.
+    /// Waiting for the line end of a chunk.
     ChunkEnd,
-    /// After the last chunk.
+    /// Inside the trailers, after the last chunk.
     Trailers,
-    /// After an invalid line: everything that follows is refused.
+    /// Stopped by an invalid line: everything that follows is refused.
     Refused,
 }
 

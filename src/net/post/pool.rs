@@ -19,7 +19,7 @@ pub(super) struct Pool(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By host and port as written in the URL; the most recently used connection comes last.
+    /// Connections by host and port as written in the URL. The most recently used connection comes last.
     idle: HashMap<Box<str>, Vec<Idle>>,
     /// Whether a task closes connections that are idle for too long.
     is_tended: bool,

@@ -30,16 +30,16 @@ pub struct SubmissionHost<'a> {
 /// The fault of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmissionFault {
-    /// It can't be connected to.
+    /// The connection fails.
     #[error("cannot connect to {0}: {1}")]
     Unreachable(SocketAddr, String),
-    /// It sends no greeting, or an answer that is not SMTP.
+    /// The listener sends no greeting, or an answer that is not SMTP.
     #[error("{0} does not answer as an SMTP server: {1}")]
     NotSmtp(SocketAddr, String),
-    /// It does not offer STARTTLS.
+    /// The listener does not offer STARTTLS.
     #[error("{0} does not offer STARTTLS")]
     NoTls(SocketAddr),
-    /// It offers AUTH before STARTTLS.
+    /// The listener offers AUTH before STARTTLS.
     #[error("{0} offers AUTH without TLS")]
     ClearAuth(SocketAddr),
     /// The handshake failed, or the certificate does not verify.

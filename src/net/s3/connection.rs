@@ -76,7 +76,7 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
 
 struct Names {
     names: Arc<dyn HostAddresses>,
-    /// For plain http: the networks that may be reached besides this machine.
+    /// Networks that plain http may reach besides this machine; `None` for https.
     allow: Option<Vec<Network>>,
 }
 

@@ -97,7 +97,7 @@ pub struct Deadlines {
     /// Time for a decision about a message that has a time limit, after which the connection may be closed in favour of
     /// a new one.
     pub deciding: Duration,
-    /// From connecting to a login, if mail requires one.
+    /// Time from connecting to a login, if mail requires one.
     pub login: Option<Duration>,
     /// A whole message.
     pub message: Option<Duration>,
@@ -139,9 +139,9 @@ impl Default for Deadlines {
 pub enum ListenerTls {
     /// No TLS.
     Off,
-    /// After STARTTLS.
+    /// TLS after STARTTLS.
     StartTls(Arc<TlsSettings>),
-    /// From the first byte (RFC 8314 3.3).
+    /// TLS from the first byte (RFC 8314 3.3).
     Implicit(Arc<TlsSettings>),
 }
 

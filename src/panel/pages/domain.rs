@@ -54,7 +54,7 @@ struct DomainPage {
 
 /// Meaning of a domain's status for sending.
 enum StatusMeaning {
-    /// Not verified yet, so mail is rejected.
+    /// The domain is not verified yet, so mail is rejected.
     Pending,
     /// Verified.
     Verified,

@@ -68,7 +68,7 @@ struct SiteLine {
 /// Whether all mail of the account is on hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    /// It is sent.
+    /// The mail is not on hold.
     None,
     /// The account is suspended.
     Suspended,

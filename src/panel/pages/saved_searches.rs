@@ -57,7 +57,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// Nothing was refused.
+    /// Returns the form's state without a refusal.
     pub(super) fn nothing() -> Self {
         Self { name: String::new(), faults: FormErrors::none() }
     }

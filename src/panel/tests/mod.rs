@@ -190,7 +190,7 @@ impl World {
 enum Origin {
     /// A page of the panel, reported by `Sec-Fetch-Site`.
     Own,
-    /// These header lines instead.
+    /// The origin in these header lines.
     Lines(&'static str),
 }
 

@@ -11,11 +11,11 @@ use crate::smtp::outcome::LoopCheck;
 /// Whether STARTTLS is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartTls {
-    /// If the server offers it (RFC 7435).
+    /// STARTTLS if the server offers it (RFC 7435).
     WhereOffered,
     /// Always: a session that can't be secured ends.
     Required,
-    /// Never: this server's TLS is known to be broken, or the connection is secure already.
+    /// No STARTTLS: this server's TLS is known to be broken, or the connection is secure already.
     Never,
 }
 

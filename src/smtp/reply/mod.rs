@@ -125,7 +125,7 @@ pub enum UnreadableReply {
     /// A reply has too many lines.
     #[error("the answer has more than {LINES_MAX} lines")]
     TooManyLines,
-    /// There is no code of 200 to 599, or an invalid character after it.
+    /// The line has no code of 200 to 599, or an invalid character after it.
     #[error("a line of the answer does not begin with a reply code of 200 to 599")]
     NoCode,
 }

@@ -45,18 +45,18 @@ pub enum ServerKind {
 pub struct SubmissionRules {
     /// Condition under which AUTH is offered, and whether mail requires it.
     pub login: LoginRule,
-    /// Where AUTH is offered, and whether mail requires it.
+    /// Maximum size of a message times its recipients, in bytes.
     pub total_max: usize,
 }
 
 /// Condition under which AUTH is offered, and whether mail requires it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginRule {
-    /// Offered inside TLS only, and required.
+    /// AUTH is offered inside TLS only, and required.
     InsideTls,
-    /// Offered without TLS too, and required.
+    /// AUTH is offered without TLS too, and required.
     InClear,
-    /// Offered without TLS too, and optional.
+    /// AUTH is offered without TLS too, and optional.
     Optional,
 }
 

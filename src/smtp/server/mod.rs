@@ -51,7 +51,7 @@ pub const ENDLESS_LINE_MAX: usize = 64 * 1024;
 /// State of the session.
 #[derive(Debug)]
 enum Stage {
-    /// Before the greeting.
+    /// The greeting has not been sent.
     Fresh,
     /// Between commands.
     Command,

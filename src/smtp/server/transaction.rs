@@ -14,8 +14,8 @@ use crate::domain::address::Address;
 pub(super) struct Transaction {
     sender: Sender,
     recipients: Vec<Path>,
-    /// In a submission, the mailboxes of the recipients as suppressions are compared. A client may ask thousands of
-    /// times about one more.
+    /// Mailboxes of a submission's recipients, in the form in which suppressions are compared. A client may ask
+    /// thousands of times about one more.
     mailboxes: HashSet<String>,
 }
 

@@ -60,7 +60,7 @@ pub enum Part {
     Segment {
         /// End of its bucket.
         bucket: Timestamp,
-        /// Its number.
+        /// Number.
         number: u32,
         /// Place of the piece in the segment.
         offset: u64,
@@ -71,7 +71,7 @@ pub enum Part {
     Keys(Vec<u8>),
     /// A file that belongs to the store.
     File {
-        /// Its name.
+        /// Name.
         name: String,
         /// Content of the file.
         bytes: Vec<u8>,

@@ -44,9 +44,9 @@ pub(in crate::store) struct Placed {
 /// Way in which a batch of bodies becomes durable.
 #[derive(Clone, Copy)]
 enum BodyDurability {
-    /// By its own sync.
+    /// The batch's own sync.
     Synced,
-    /// By the journal record of the rows that name them.
+    /// The journal record of the rows that name the bodies.
     Carried,
 }
 

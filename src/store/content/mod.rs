@@ -93,7 +93,7 @@ impl CompressedEnd {
 /// Reason why a body can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// Its bucket has ended and the key is destroyed.
+    /// The body's bucket has ended, and its key is destroyed.
     #[error("the content is gone")]
     Gone,
     /// The file or the bytes are damaged.

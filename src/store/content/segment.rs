@@ -17,13 +17,13 @@ use crate::store::error::StoreError;
 pub(in crate::store) struct Segment {
     /// End of its bucket.
     pub(super) bucket: Timestamp,
-    /// Its number in the bucket.
+    /// Number in the bucket.
     pub(super) number: u32,
     /// Key that seals its bodies.
     pub(super) key: MasterKey,
     /// The same key as bytes, until its slot is written.
     pub(super) key_bytes: Zeroizing<[u8; MasterKey::LENGTH]>,
-    /// Its file, once the appender has created it.
+    /// File, once the appender has created it.
     pub(super) file: OnceLock<Arc<dyn DiskFile>>,
     /// Whether a sync has failed.
     is_doubtful: Mutex<bool>,

@@ -19,18 +19,18 @@ pub(in crate::store) use file_system::FileSystem;
 /// Way in which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Opening {
-    /// For reading; the file must exist.
+    /// Opens for reading; the file must exist.
     Existing,
-    /// For reading and writing; the file is created if missing, accessible only to its owner.
+    /// Opens for reading and writing. A missing file is created, accessible only to its owner.
     Kept,
-    /// For reading and writing; the file is created if missing and otherwise truncated.
+    /// Opens for reading and writing. A missing file is created, and an existing one is truncated.
     Fresh,
 }
 
 /// Entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Entry {
-    /// Its name. Names that are not UTF-8 do not belong to the store and are skipped.
+    /// Name. Names that are not UTF-8 do not belong to the store and are skipped.
     pub(in crate::store) name: String,
     /// A file's length in bytes; `None` for anything else.
     pub(in crate::store) length: Option<u64>,

@@ -39,7 +39,7 @@ pub(super) enum Layout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) layout: Layout,
-    /// Its number in its epoch; `None` in [`Layout::First`].
+    /// Number of the record in its epoch; `None` in [`Layout::First`].
     pub(super) number: Option<u32>,
     /// Place of its payload in the file.
     pub(super) payload: Range<usize>,

@@ -28,7 +28,7 @@ const ROTATION_CHECK: Duration = Duration::from_secs(3600);
 pub struct CreateDomain {
     /// The account.
     pub account: AccountId,
-    /// Its identifier, reserved because its keys are sealed for it.
+    /// Identifier, reserved because the domain's keys are sealed for it.
     pub id: DomainId,
     /// The domain. Only `dev` registers one that is already verified.
     pub row: DomainRow,
@@ -41,7 +41,7 @@ pub enum DomainRefusal {
     Exists,
     /// There is no such domain.
     NotFound,
-    /// Another account has it verified.
+    /// Another account has the domain verified.
     Taken,
     /// The API key is limited to this stream, and the domain has another.
     Stream(Stream),
@@ -84,7 +84,7 @@ impl Op for CreateDomain {
 pub struct AdoptDomain {
     /// The account.
     pub account: AccountId,
-    /// Its identifier, reserved because its keys are sealed for it.
+    /// Identifier, reserved because the domain's keys are sealed for it.
     pub id: DomainId,
     /// The domain.
     pub row: DomainRow,

@@ -21,7 +21,7 @@ use crate::store::tables::Tables;
 pub struct CreateEndpoint {
     /// The account.
     pub account: AccountId,
-    /// Its identifier, reserved because its secret is sealed for it.
+    /// Identifier, reserved because the endpoint's secret is sealed for it.
     pub id: EndpointId,
     /// The endpoint.
     pub row: EndpointRow,

@@ -39,7 +39,7 @@ pub struct EventDetails<'a> {
 pub struct Subject<'a> {
     /// Account of the message.
     pub account: AccountId,
-    /// Its identifier.
+    /// Identifier.
     pub id: MessageId,
     /// The accepted message.
     pub row: &'a MessageRow,

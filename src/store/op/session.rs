@@ -117,9 +117,9 @@ fn remember(devices: Devices, device: Option<DeviceKey>, now: Timestamp) -> Devi
 /// Selection of a user's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
-    /// This one.
+    /// One session.
     One(SessionKey),
-    /// All but this one. All remembered browsers are removed.
+    /// All sessions except one. All remembered browsers are removed.
     AllBut(SessionKey),
 }
 

@@ -146,9 +146,9 @@ impl UnfinishedImport {
 /// Identifies a suppression: contract 6 accepts either form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Name {
-    /// By its identifier.
+    /// The suppression's identifier.
     Id(SuppressionId),
-    /// By its address.
+    /// The suppressed address.
     Address(Address),
 }
 

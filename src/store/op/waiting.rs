@@ -67,7 +67,7 @@ pub fn to_address(
 /// A part of an account's queued messages to suppressed addresses.
 #[derive(Debug, Default)]
 pub struct ForSuppressed {
-    /// At most [`ENDED_MAX`] messages.
+    /// Messages, at most [`ENDED_MAX`].
     pub messages: Vec<MessageId>,
     /// Start of the next part; `None` at the end.
     pub next: Option<Vec<u8>>,

@@ -50,7 +50,7 @@ const QUEUE: usize = 4096;
 /// Reason why a data directory does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the store open.
     #[error("another process has the data directory open")]
     Locked,
     /// A later version of Postrider wrote the store.

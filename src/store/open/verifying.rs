@@ -57,7 +57,7 @@ pub(in crate::store) fn verify(
 pub(super) enum Unverified {
     /// Some are damaged.
     Damaged(String),
-    /// They can't be read now.
+    /// The pages can't be read now.
     Unreadable(String),
 }
 

@@ -106,7 +106,7 @@ pub struct Head {
     pub number: u64,
     /// Epoch of its writer; 0 before the first claim.
     pub epoch: u64,
-    /// Its writer.
+    /// Writer.
     pub holder: Holder,
     /// The writer's time when the bytes were created.
     pub time: Timestamp,

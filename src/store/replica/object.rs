@@ -20,10 +20,10 @@ const MAC: usize = 32;
 /// Reason why an object can't be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectFault {
-    /// Its first line is malformed.
+    /// The object's first line is malformed.
     #[error(transparent)]
     Head(#[from] HeadFault),
-    /// Its first line belongs to another object.
+    /// The object's first line belongs to another object.
     #[error("its first line belongs to another object")]
     Misplaced,
     /// The object ends too early, or its content does not match its kind.

@@ -18,7 +18,7 @@ const CLAIM_VERSION: u8 = 2;
 /// A slot's place in the chain, which can be read without a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The first line; its number is the slot's.
+    /// The first line. Its number is the slot's number.
     pub head: Head,
     /// Format of the rows in this epoch.
     pub row_format: u32,

@@ -39,13 +39,13 @@ impl StrandedKind {
 /// A message that the log lacks, or whose outcome it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StrandedMessage {
-    /// Its identifier.
+    /// Identifier.
     pub id: MessageId,
     /// The part that the log lacks.
     pub kind: StrandedKind,
     /// The recipient.
     pub to: Address,
-    /// Its status in this directory.
+    /// Status in this directory.
     pub status: Status,
     /// Time of its creation.
     pub created_at: Timestamp,

@@ -9,7 +9,7 @@ use crate::store::disk::Disk;
 
 /// Directory in which the new store is built.
 const BUILDING: &str = "resync";
-/// Its name once the store is complete.
+/// Name of the new store's directory once the store is complete.
 const WHOLE: &str = "resync.whole";
 /// Parts that must all belong to the same store.
 const PARTS: [&str; 3] = ["journal", "content", "postrider.redb"];

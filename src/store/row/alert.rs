@@ -17,13 +17,13 @@ pub const NOTICES_MAX: usize = 100;
 /// An alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRow {
-    /// Its condition.
+    /// Condition.
     pub condition: Condition,
-    /// Its severity, or the last one before it was resolved.
+    /// Severity, or the last one before it was resolved.
     pub severity: Severity,
-    /// Its highest severity so far.
+    /// Highest severity so far.
     pub worst: Severity,
-    /// Its subject, if the condition has one.
+    /// Subject, if the condition has one.
     pub subject: Option<Subject>,
     /// One line that describes it.
     pub summary: String,
@@ -87,9 +87,9 @@ pub struct AlertNotice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
-    /// By mail.
+    /// Mail.
     Email,
-    /// To the operator's webhook.
+    /// The operator's webhook.
     Webhook,
 }
 
@@ -107,7 +107,7 @@ impl Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeStatus {
-    /// To be sent or retried.
+    /// The notice waits for its first attempt or a retry.
     Pending,
     /// Accepted by the receiver.
     Sent,
@@ -133,9 +133,9 @@ impl Row for AlertRow {
 /// The state of one condition and subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AlertStateRow {
-    /// Its machine.
+    /// State of the alert's machine.
     pub state: State,
-    /// Its last alert, if there was one.
+    /// Last alert, if there was one.
     pub alert: Option<AlertId>,
 }
 
@@ -146,9 +146,9 @@ impl Row for AlertStateRow {
 /// An open alert, for counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenAlertRow {
-    /// Its condition.
+    /// Condition.
     pub condition: Condition,
-    /// Its severity.
+    /// Severity.
     pub severity: Severity,
 }
 

@@ -37,7 +37,7 @@ pub enum UnmovedRows {
     Messages(Vec<u8>),
     /// Timers from this key on.
     Timers(Vec<u8>),
-    /// Nothing.
+    /// No rows.
     Nothing,
     /// Deliveries from this key on.
     Deliveries(Vec<u8>),

@@ -35,7 +35,7 @@ pub enum Owed {
     },
     /// An event of type `test`. It is in no timeline and is not counted.
     Test {
-        /// Its bytes.
+        /// Bytes of the event.
         body: Vec<u8>,
     },
 }
@@ -73,7 +73,7 @@ impl Row for DeliveryRow {
 /// An attempt; its key names account, delivery and number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttemptRow {
-    /// Its identifier.
+    /// Identifier.
     pub id: AttemptId,
     /// Start of the attempt.
     pub at: Timestamp,

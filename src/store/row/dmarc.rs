@@ -71,7 +71,7 @@ impl Row for DmarcDayRow {
 pub struct ReporterDay {
     /// The reporter.
     pub reporter: ReporterKey,
-    /// Its reports.
+    /// Reports.
     pub reports: u32,
     /// Policies that it saw published, one bit for each.
     policies: u8,

@@ -16,7 +16,7 @@ use crate::store::schema::Table;
 /// A domain; its key names account and domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DomainRow {
-    /// Its name.
+    /// Name.
     pub name: DomainName,
     /// Stream of all mail from it.
     pub stream: Stream,
@@ -34,7 +34,7 @@ pub struct DomainRow {
     pub next_check_at: Option<Timestamp>,
     /// Number of checks since it was last verified, for the backoff.
     pub checks: u32,
-    /// Its keys, newest last.
+    /// Keys, newest last.
     pub dkim: Vec<DkimKeyRow>,
     /// Whether the CNAME of the return path was seen.
     pub return_path_seen: bool,
@@ -89,13 +89,13 @@ pub struct DnsFacts {
 /// The way in which a domain receives mail (RFC 5321 5.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Receiving {
-    /// At the servers of its MX records, the best first.
+    /// The servers of its MX records receive the mail, the best first.
     Servers(Vec<String>),
-    /// Not at all: a null MX (RFC 7505).
+    /// The domain receives no mail: it has a null MX (RFC 7505).
     NullMx,
-    /// At its own address, without an MX record.
+    /// The domain's own address receives the mail, because there is no MX record.
     Address,
-    /// Not at all: no MX record and no address.
+    /// The domain receives no mail: it has no MX record and no address.
     Nothing,
 }
 
@@ -128,9 +128,9 @@ impl Row for DomainRow {
 /// A DKIM key pair.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DkimKeyRow {
-    /// Its selector.
+    /// Selector.
     pub selector: String,
-    /// Its algorithm.
+    /// Algorithm.
     pub algorithm: DkimAlgorithm,
     /// State in its life cycle.
     pub state: DkimState,

@@ -44,7 +44,7 @@ pub enum NoticeContent {
         item: NoticeItem,
         /// Body of the request, the same at every attempt.
         body: Vec<u8>,
-        /// Its attempts.
+        /// Attempts.
         delivery: delivery::State,
     },
     /// An invitation to the panel.

@@ -15,9 +15,9 @@ use crate::store::schema::Table;
 pub enum SuppressionReason {
     /// Mail to it bounced permanently.
     Bounce,
-    /// Its owner complained.
+    /// The address's owner complained.
     Complaint,
-    /// Its owner unsubscribed.
+    /// The address's owner unsubscribed.
     Unsubscribe,
     /// The account requested it.
     Manual,
@@ -56,7 +56,7 @@ impl FromStr for SuppressionReason {
 /// A suppression; its key names account and address.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SuppressionRow {
-    /// Its identifier.
+    /// Identifier.
     pub id: SuppressionId,
     /// The address as given.
     pub email: String,
@@ -118,7 +118,7 @@ pub struct SuppressionImportRow {
 /// The progress of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ImportStage {
-    /// Its suppressions are being written, or removed again up to this one. None of them has effect.
+    /// The import's suppressions are being written, or removed again, up to this one. None of them has effect.
     Unfinished(Ulid),
     /// All of them have effect. Messages to them are being ended.
     Finished,

@@ -31,7 +31,7 @@ pub struct ActiveKeysRow {
 pub struct ActiveKey {
     /// The key.
     pub id: KeyId,
-    /// Its expiry.
+    /// Expiry.
     pub expires_at: Option<Timestamp>,
 }
 

@@ -60,7 +60,7 @@ pub(super) enum OtherWriters {
 pub(super) struct Process {
     pub(super) store: Arc<Store>,
     turns: Turns,
-    /// While it is held, no body is alone: each waits for the appender's turn.
+    /// Guard that makes every body wait for the appender's turn.
     _guard: Option<PendingGuard>,
 }
 

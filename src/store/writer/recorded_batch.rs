@@ -11,17 +11,17 @@ use crate::store::timer_counts::TimerCounts;
 
 /// Way in which a batch becomes durable.
 pub(super) enum BatchDurability {
-    /// It changes nothing.
+    /// An empty batch: it changes nothing.
     Unchanged,
-    /// By a journal record: the database does not have it yet.
+    /// A journal record: the database does not have the batch yet.
     Recorded,
-    /// By the checkpoint that finishes it.
+    /// The checkpoint that finishes the batch.
     Checkpoint,
 }
 
 /// A batch that is recorded, and not finished: the batch of a synchronous store waits for the bucket in between.
 pub(in crate::store) struct RecordedBatch {
-    /// Those whose answers are not released yet.
+    /// Jobs whose answers are not released yet.
     pub(super) jobs: Vec<Job>,
     pub(super) sequence: Sequence,
     pub(super) changes: Changes,

@@ -31,7 +31,7 @@ const CATCH_UP: Duration = Duration::from_secs(600);
 /// A store that was restored from the bucket.
 struct Restored {
     engine: Engine,
-    /// Its workers never run.
+    /// Workers that never run.
     _workers: Workers,
 }
 

@@ -37,12 +37,12 @@ pub(in crate::app::simulation) struct ReplicaPlan {
 /// The loss of the machine that serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::app::simulation) enum Failover {
-    /// It ends, and loses its disk.
+    /// The machine ends, and loses its disk.
     DiskLost(Promotion),
-    /// It ends, and starts again after another machine has taken over.
+    /// The machine ends, and starts again after another machine has taken over.
     Off(Promotion),
-    /// It runs, and can't reach the bucket for a while. After the second time an operator promotes the standby, unless
-    /// the standby promotes itself.
+    /// The machine runs, and can't reach the bucket for a while. After the second time an operator promotes the
+    /// standby, unless the standby promotes itself.
     CutOff(Duration, Option<Duration>),
 }
 

@@ -28,7 +28,7 @@ const POLL_AT_REST: Duration = Duration::from_secs(30);
 pub(in crate::app::simulation) enum Promotion {
     /// An operator promotes it.
     ByHand,
-    /// It sees that the log is abandoned.
+    /// Automatic promotion: the standby sees that the log is abandoned.
     ByLease,
 }
 

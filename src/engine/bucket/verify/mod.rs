@@ -34,7 +34,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 2
 /// A problem of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its name below the prefix.
+    /// Name below the prefix.
     pub object: String,
     /// The problem.
     pub problem: String,

@@ -29,7 +29,7 @@ pub(super) struct Agreement {
 
 /// Reason why no connection to a server is opened.
 pub(super) enum Withheld {
-    /// It can't meet the policy. If this is true for all servers, the message waits.
+    /// The server can't meet the policy. If this is true for all servers, the message waits.
     LeftOut(Verdict),
     /// The requirement could not be looked up now.
     Unasked,

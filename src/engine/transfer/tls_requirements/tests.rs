@@ -19,7 +19,7 @@ use crate::smtp::transcript::Transcript;
 use crate::store::row::tls_policy::PolicyType;
 use crate::store::testing::{START, message_row};
 
-/// Nothing is sent in these tests.
+/// A transport that sends nothing.
 struct NoWay;
 
 impl Transmit for NoWay {

@@ -13,7 +13,7 @@ pub(super) const SECTOR: usize = 512;
 /// Extent of a loss of unsynced data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Loss {
-    /// Nothing: the process was killed, and the system kept its page cache.
+    /// No loss: the process was killed, and the system kept its page cache.
     Nothing,
     /// All unsynced data.
     Everything,

@@ -29,7 +29,7 @@ pub struct CountedSource {
 pub struct ReporterDays {
     /// The UTC day, counted from the epoch.
     pub day: u32,
-    /// Their reports.
+    /// Reports.
     pub reporters: Vec<ReporterDay>,
     /// Digest of the day's row, which every report that counts changes.
     pub digest: u64,

@@ -123,9 +123,9 @@ fn counted(tables: &Tables<'_>, key: &[u8]) -> Result<Option<OutcomeCounts>, Sto
 pub struct HourlyOutcomes<'a> {
     /// The UTC hour in which the messages were accepted, counted from the epoch.
     pub hour: u32,
-    /// Their stream.
+    /// Stream.
     pub stream: Stream,
-    /// Their sending domain; the zero one for outcomes without a row of their own.
+    /// Sending domain; the zero one for outcomes without a row of their own.
     pub domain: DomainId,
     /// Provider that was contacted: a known one, [`OTHER`], or empty for none.
     pub provider: &'a str,

@@ -104,7 +104,7 @@ impl Op for Redeliver {
 pub enum ReplayOf {
     /// All types that the endpoint is subscribed to.
     All,
-    /// Those whose latest delivery to the endpoint failed.
+    /// Events whose latest delivery to the endpoint failed.
     Failed,
 }
 

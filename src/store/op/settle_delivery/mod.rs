@@ -42,11 +42,11 @@ pub struct Attempt {
 pub enum DeliveryEnd {
     /// One request was made.
     Attempted(Attempt),
-    /// Its endpoint has too many due deliveries: it is parked until their number falls.
+    /// The endpoint has too many due deliveries. This delivery is parked until their number falls.
     Overflowed(Unparking),
-    /// Its endpoint is not enabled or its account is suspended: it is parked until that ends.
+    /// The endpoint is not enabled, or its account is suspended. The delivery is parked until that ends.
     Parked,
-    /// Its endpoint was deleted, or it is older than 30 days.
+    /// The endpoint was deleted, or the delivery is older than 30 days.
     Abandoned,
 }
 
@@ -75,7 +75,7 @@ pub struct SettleDelivery {
 /// Change of the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointChange {
-    /// Nothing to report.
+    /// No change to report.
     None,
     /// This was the tenth failure in a row.
     Disabled(EndpointId),

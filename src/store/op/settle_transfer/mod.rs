@@ -43,7 +43,7 @@ pub enum TransferEnd {
     },
     /// A permanent refusal.
     Bounced(Bounce),
-    /// Its retry time is over.
+    /// The message's retry time is over.
     GaveUp(Bounce),
     /// The recipient's address is suppressed.
     Suppressed,

@@ -9,7 +9,7 @@ use crate::store::open::SyncRule;
 /// State of a batch that waits for the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Landing {
-    /// It counts.
+    /// The batch counts.
     Landed,
     /// The bucket will confirm nothing more.
     Ended,

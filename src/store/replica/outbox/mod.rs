@@ -28,7 +28,7 @@ const MEMORY_BYTES: usize = 64 << 20;
 /// The record of one committed batch.
 #[derive(Clone, Debug)]
 pub struct BatchRecord {
-    /// Its sequence.
+    /// Sequence.
     pub sequence: Sequence,
     /// The payload of its journal record.
     pub payload: Arc<[u8]>,

@@ -30,9 +30,9 @@ pub(super) enum Body {
 /// The status that answers a valid request for one's own object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own {
-    /// With a key that has all permissions.
+    /// Status for a key that has all permissions.
     pub(super) whole: u16,
-    /// With a key limited to a stream other than the fixture's.
+    /// Status for a key limited to a stream other than the fixture's.
     pub(super) limited: u16,
 }
 

@@ -26,7 +26,7 @@ const NAME_WAY_OUT: Duration = Duration::from_secs(60);
 pub(super) struct BucketWait<'a> {
     /// Configuration and directory of a start. `None` for a standby, which has a socket already.
     start: Option<(&'a Config, &'a Path, Arc<dyn Clock>)>,
-    /// Whether it also waits while the credentials are refused.
+    /// Whether the start also waits while the credentials are refused.
     awaits_credentials: bool,
     /// The operator's socket, once the start waits.
     socket: Option<HttpServer<StandbyService>>,

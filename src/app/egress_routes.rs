@@ -86,7 +86,7 @@ fn submitting(smarthost: &config::Smarthost, relay: &str) -> Result<Smarthost, C
     });
     let host = match &smarthost.host {
         url::Host::Domain(name) => name.as_str().into(),
-        // Without the brackets around an address in a URL.
+        // The text has no brackets, which a URL has around an IPv6 address.
         url::Host::Ipv4(address) => address.to_string().into(),
         url::Host::Ipv6(address) => address.to_string().into(),
     };

@@ -52,7 +52,7 @@ impl LockedStore {
         start: Start,
         claim: Option<&Claim>,
     ) -> Result<Self, CliError> {
-        // In parallel with opening the store, which waits for the disk.
+        // This runs in parallel with opening the store, which waits for the disk.
         tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let time = Arc::clone(&clock);

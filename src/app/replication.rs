@@ -115,7 +115,7 @@ pub(super) struct World {
     /// The replica.
     pub(super) replica: ReplicaWorld,
     bucket: Arc<S3>,
-    /// Counts of the requests to it.
+    /// Counts of the requests to the bucket.
     pub(super) meters: Arc<BucketMeters>,
 }
 

@@ -12,7 +12,7 @@ use crate::net::network_guard::Guard;
 pub(super) struct Webhooks {
     /// Addresses that they may have.
     pub(super) guard: Arc<Guard>,
-    /// Resolver of their names.
+    /// Resolver of the host names.
     pub(super) names: Arc<dyn HostAddresses>,
 }
 

@@ -51,7 +51,7 @@ impl FromStr for Ulid {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let text = text.as_bytes();
-        // 26 characters hold 130 bits, so the first may only have three.
+        // 26 characters hold 130 bits, so the first character may only have three bits.
         if text.len() != TEXT_LENGTH || text[0] > b'7' {
             return Err(InvalidId);
         }

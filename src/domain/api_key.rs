@@ -205,12 +205,12 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Whether it is valid at `now`: neither revoked nor expired.
+    /// Whether the key is valid at `now`: neither revoked nor expired.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expires_at| now < expires_at)
     }
 
-    /// Whether it may send on `stream`.
+    /// Whether the key may send on `stream`.
     pub fn may_use(&self, stream: Stream) -> bool {
         self.stream.is_none_or(|own| own == stream)
     }

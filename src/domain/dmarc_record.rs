@@ -117,7 +117,7 @@ impl DmarcRecord {
         policy.unwrap_or(DmarcPolicy::None)
     }
 
-    /// Returns the policy for names below it.
+    /// Returns the policy for names below the record's domain.
     pub fn subdomain_policy(&self) -> DmarcPolicy {
         let policy = self.tag("sp").filter(|_| self.has_valid_policy()).and_then(DmarcPolicy::parse);
         policy.unwrap_or_else(|| self.policy())

@@ -33,7 +33,7 @@ pub struct PublishedRecord {
     pub text: String,
     /// Tags.
     pub record: DmarcRecord,
-    /// The policy in it for this domain.
+    /// The record's policy for this domain.
     pub policy: DmarcPolicy,
     /// Name at which it is published.
     pub at: String,

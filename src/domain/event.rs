@@ -23,13 +23,13 @@ pub enum EventType {
     Queued,
     /// An attempt had a transient failure; another follows.
     Deferred,
-    /// The receiver's server accepted it.
+    /// The receiver's server accepted the message.
     Delivered,
-    /// The receiver's server refused it permanently.
+    /// The receiver's server refused the message permanently.
     Bounced,
     /// Given up without a permanent refusal.
     Failed,
-    /// The recipient reported it as spam.
+    /// The recipient reported the message as spam.
     Complained,
     /// The message was not sent, because its address became suppressed.
     Suppressed,
@@ -189,7 +189,7 @@ pub struct Bounce {
     pub rule: String,
     /// One plain sentence of advice.
     pub advice: String,
-    /// Whether the recipient's address was suppressed for it.
+    /// Whether the recipient's address was suppressed because of the bounce.
     pub suppressed: bool,
 }
 

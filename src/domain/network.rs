@@ -37,7 +37,7 @@ pub enum InvalidNetwork {
     HostBits {
         /// The text as given.
         given: String,
-        /// The network around it.
+        /// The network around the address.
         network: Network,
         /// The single address.
         host: IpAddr,
@@ -78,7 +78,7 @@ impl Network {
         }
     }
 
-    /// Whether `address` is in it. An IPv4-mapped address counts as its IPv4 address.
+    /// Whether `address` is in the network. An IPv4-mapped address counts as its IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4() && Self::around(address, self.prefix) == *self

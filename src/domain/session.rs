@@ -107,7 +107,7 @@ impl View {
     /// Maximum duration of a view.
     pub const LASTS: Duration = Duration::from_secs(30 * 60);
 
-    /// Whether it has not ended. A view that would last longer was begun by a clock that was ahead.
+    /// Whether the view has not ended. A view that would last longer was begun by a clock that was ahead.
     pub fn is_live(&self, now: Timestamp) -> bool {
         now < self.until && self.until <= now + Self::LASTS
     }
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Whether it is still valid.
+    /// Whether the session is still valid.
     pub fn is_live(&self, now: Timestamp) -> bool {
         let whole = match self.stage {
             Stage::CodeAwaited => CODE,

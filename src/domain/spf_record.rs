@@ -122,7 +122,7 @@ impl<'r> Mechanism<'r> {
         }
     }
 
-    /// Returns whether it is `a` or `include` with the name of a host.
+    /// Returns whether the mechanism is `a` or `include` with the name of a host.
     pub fn names(&self, host: &str) -> bool {
         match self {
             Self::Include(name) | Self::Address(Hosts { name: Some(name), .. }) => bare(name) == bare(host),
@@ -135,7 +135,7 @@ impl<'r> Mechanism<'r> {
         }
     }
 
-    /// Returns whether it counts as a DNS lookup (RFC 7208 4.6.4).
+    /// Returns whether the mechanism counts as a DNS lookup (RFC 7208 4.6.4).
     pub const fn needs_lookup(&self) -> bool {
         match self {
             Self::All | Self::Network(_) => false,

@@ -92,13 +92,13 @@ pub struct User {
     pub totp: Option<SecondFactor>,
     /// Time of creation.
     pub created_at: Timestamp,
-    /// Time of their last sign-in.
+    /// Time of the user's last sign-in.
     pub last_sign_in_at: Option<Timestamp>,
-    /// Whether they may not sign in.
+    /// Whether the user may not sign in.
     pub disabled: bool,
     /// The browsers in which they have signed in.
     pub devices: Devices,
-    /// Whether they are an operator, with access to the system and every account.
+    /// Whether the user is an operator, with access to the system and every account.
     pub is_operator: bool,
 }
 

@@ -34,7 +34,7 @@ pub struct DeliveryRecord {
 pub enum EndpointStanding {
     /// Attempts may start.
     Enabled,
-    /// Disabled, or its account is suspended. Its deliveries are held.
+    /// The endpoint is disabled, or its account is suspended. Its deliveries are held.
     Disabled,
     /// Deleted. Its waiting deliveries have ended.
     Gone,

@@ -63,7 +63,7 @@ impl Dispatcher {
     /// # Errors
     /// The store's failure, which is fatal.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StoreError> {
-        // Dropped with this function, which aborts its tasks.
+        // The set is dropped with this function, which aborts its tasks.
         let mut watches = JoinSet::new();
         let watched = Arc::clone(&self.engine);
         watches.spawn(async move { watched.watch_clock().await });

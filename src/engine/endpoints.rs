@@ -37,7 +37,7 @@ pub struct EndpointChange {
     pub events: Option<Option<Vec<EventType>>>,
     /// Description, chosen by the account.
     pub description: Option<Option<String>>,
-    /// Whether it is enabled.
+    /// Whether the endpoint is enabled.
     pub enabled: Option<bool>,
 }
 

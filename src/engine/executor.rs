@@ -54,7 +54,7 @@ impl Executor {
 /// Whether a thread serves the queue of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HasThread {
-    /// A thread serves it.
+    /// A thread serves the queue.
     Yes,
     /// The caller runs the work itself.
     No,

@@ -130,7 +130,7 @@ impl Shared {
             let permit = FairPermit { semaphore: Arc::clone(self), claim };
             served.push((state.waiters.remove(&id), permit));
         }
-        // Sent without the lock: if the receiver is gone, the dropped permit takes the lock again.
+        // The permit is sent without the lock: if the receiver is gone, the dropped permit takes the lock again.
         drop(state);
         for (sender, permit) in served {
             drop(sender.map(|sender| sender.send(permit)));

@@ -40,7 +40,8 @@ pub(super) struct Passwords {
     nobody: OnceCell<String>,
 }
 
-/// Owner of a slot in the queue for a hash. Strangers can't block known users, and neither can block all of their kind.
+/// Owner of a slot in the queue for a hash. Strangers can't block known users, and a few owners can't block all others.
+/// Strangers can't block known users, and neither can block all of their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
     /// Somebody on this network ([`Network::of_site`]), if the client has an address.

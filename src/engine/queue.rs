@@ -98,7 +98,7 @@ pub struct AccountQueue {
 pub(super) struct MailAtSite {
     /// The messages that wait for a later attempt.
     pub(super) waiting: Vec<MessageId>,
-    /// Whether there may be more of them.
+    /// Whether there may be more messages.
     pub(super) is_cut: bool,
     /// Whether any message is queued, due or not.
     pub(super) has_mail: bool,

@@ -43,7 +43,7 @@ impl Samples {
 
     /// Adds a sample, unless the last one is younger than [`EVERY`]. Keeps one that is older than [`SPAN`].
     fn note(&mut self, now: Timestamp, bytes: u64) -> bool {
-        // After the clock stepped back, later samples are meaningless.
+        // If the clock has stepped back, later samples are meaningless.
         self.0.retain(|(at, _)| *at <= now);
         if self.0.last().is_some_and(|(at, _)| *at + EVERY > now) {
             return false;

@@ -63,7 +63,7 @@ impl Sweeper {
                 Some(turns) => turns.acquire_owned().await.ok(),
                 None => None,
             };
-            // Boxed, so that a task that waits for its turn uses little memory.
+            // The future is boxed, so that a task that waits for its turn uses little memory.
             let served = Box::pin(caught(serve(&engine, &*post, timer))).await;
             let fault = match served {
                 Ok(Ok(())) => return,

@@ -33,7 +33,7 @@ impl<O: Copy + Eq + Hash> TurnPermits<O> {
 
     /// Waits for a permit. Returns `None` if the permits are gone, which never happens.
     pub(super) async fn take(&self, owner: O) -> Option<TurnPermit<O>> {
-        // Dropped after the receiver, whose request it recognises by that.
+        // The withdrawal is dropped after the receiver, and recognises a cancelled request by that.
         let mut withdrawal = Withdrawal { permits: self, is_needed: true };
         let (sender, granted) = oneshot::channel();
         self.limit().request(owner, sender);

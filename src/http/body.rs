@@ -201,8 +201,8 @@ pub async fn discard(mut body: Incoming, limits: &BodyLimits, connection: &Arc<C
         let _read = timeout(DISCARD_INLINE_WAIT, drain(&mut body, UPLOAD_BYTES, DISCARD_INLINE_WAIT)).await;
         return;
     }
-    // Limited in time and bytes, and ended with its connection. The answer has been sent, so the connection may be
-    // closed in favour of others.
+    // Reading the rest of the body is limited in time and bytes, and ends with the connection. The answer has been
+    // sent, so the connection may be closed in favour of others.
     let (lingering, max_wait, pause) = (connection.linger(), limits.discard, limits.discard_pause);
     let most = limits.message_bytes.saturating_mul(2);
     tokio::spawn(async move {

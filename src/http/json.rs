@@ -164,7 +164,7 @@ enum Lists {
     Values,
     /// Lists stay lists; those of the member `attachments` may contain files.
     Email,
-    /// Lists stay lists; the member `content` of their objects is a file.
+    /// Lists stay lists. The member `content` of their objects is a file.
     Files,
     /// Lists are bytes, and become base64.
     Bytes,

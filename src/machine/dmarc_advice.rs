@@ -54,7 +54,7 @@ pub struct SourceFigures {
     pub network: SourceNetwork,
     /// Classification of the source.
     pub kind: SourceKind,
-    /// Whether the account has marked it as its own; `None` if unmarked.
+    /// Whether the account has marked the source as its own; `None` if unmarked.
     pub is_mine: Option<bool>,
     /// Number of messages.
     pub messages: u64,

@@ -38,12 +38,12 @@ pub enum State {
         /// Failed attempts since the last success, 0 to 9.
         failures: u8,
     },
-    /// The owner disabled it.
+    /// The owner disabled the endpoint.
     DisabledByHand {
         /// Number of consecutive failures at that time.
         failures: u8,
     },
-    /// The service disabled it.
+    /// The service disabled the endpoint.
     DisabledByFailures {
         /// The record's `disabled_at`.
         at: Timestamp,

@@ -37,7 +37,7 @@ pub enum Status {
     Queued,
     /// At least one attempt failed temporarily. Another attempt is due.
     Deferred,
-    /// The receiver's server accepted it.
+    /// The receiver's server accepted the message.
     Delivered,
     /// Permanently refused, in the session or by a later report.
     Bounced,
@@ -47,7 +47,7 @@ pub enum Status {
     Suppressed,
     /// Canceled by its sender.
     Canceled,
-    /// The recipient marked it as spam.
+    /// The recipient marked the message as spam.
     Complained,
 }
 
@@ -141,7 +141,7 @@ pub enum Input {
     ReportedBounced,
     /// An authenticated DSN reported `delayed`.
     ReportedDelayed,
-    /// An authenticated ARF report marked it as spam.
+    /// An authenticated ARF report marked the message as spam.
     ReportedComplaint,
     /// The recipient used the hosted one-click link.
     Unsubscribed,

@@ -8,7 +8,7 @@ use crate::base::time::Timestamp;
 #[derive(Debug, Default)]
 pub struct UnassignedMessages {
     spilled: SpillArea,
-    /// Whether they must be read once more after the current read.
+    /// Whether the messages must be read once more after the current read.
     reads_again: bool,
 }
 

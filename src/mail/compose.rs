@@ -39,14 +39,15 @@ pub struct Composed {
     pub bytes: Vec<u8>,
     /// The decoded subject; `None` if there is no Subject field.
     pub subject: Option<String>,
-    /// Whether it contains bytes above 127 (BODY=8BITMIME).
+    /// Whether the message contains bytes above 127 (BODY=8BITMIME).
     pub eight_bit: bool,
     /// Whether an address or a header field needs SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
     /// Number of servers that the message has passed. More than
     /// [`RECEIVED_HEADERS_COUNT`](crate::domain::limits::RECEIVED_HEADERS_COUNT) indicate a mail loop.
     pub received_count: usize,
-    /// Whether it must be delivered even if the TLS required by its receiver's policies is not available (RFC 8689).
+    /// Whether the message must be delivered even if the TLS required by its receiver's policies is not available (RFC
+    /// 8689).
     pub waives_tls: bool,
 }
 

@@ -115,7 +115,7 @@ impl UnverifiedSignature {
 pub struct PublishedKey {
     /// The public key.
     pub bytes: Vec<u8>,
-    /// Whether it may not be used for subdomains (the flag `s`).
+    /// Whether the key may not be used for subdomains (the flag `s`).
     is_for_domain_only: bool,
     /// Whether the domain only tests DKIM (the flag `y`). A verifier that trusts signatures ignores such a key, but
     /// receivers count a valid signature like any other (RFC 6376 3.6.1).

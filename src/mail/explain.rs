@@ -36,7 +36,7 @@ pub struct Spf {
     pub result: String,
     /// The checked domain: that of the return path.
     pub domain: Option<DomainName>,
-    /// Whether it aligns with the From domain.
+    /// Whether the domain aligns with the From domain.
     pub aligned: bool,
 }
 

@@ -99,7 +99,7 @@ pub(super) fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
     out
 }
 
-/// Does the same for a message that usually has CRLF already. In that case it is not copied.
+/// Converts the line ends of a message that usually has CRLF already. In that case it is not copied.
 pub(super) fn into_crlf(message: Vec<u8>, faults: &mut Faults) -> Vec<u8> {
     let is_ended = message.is_empty() || message.ends_with(b"\r\n");
     let has_bare_lf = memchr_iter(b'\n', &message).any(|place| place == 0 || message[place - 1] != b'\r');

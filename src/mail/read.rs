@@ -21,7 +21,7 @@ const LIST_FIELDS: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
 pub enum ListFields {
     /// Postrider, which wrote the fields for an unsubscribe URL.
     Ours,
-    /// The caller wrote them.
+    /// The caller.
     Callers,
 }
 

@@ -79,7 +79,7 @@ pub struct Policy {
 pub struct Summary {
     /// Number of sessions that met the policy.
     pub total_successful_session_count: u64,
-    /// Number of sessions that did not meet it.
+    /// Number of sessions that did not meet the policy.
     pub total_failure_session_count: u64,
 }
 

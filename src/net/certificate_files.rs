@@ -81,7 +81,7 @@ impl CertificateFiles {
 
     fn turn(&mut self, presented: &Presented) {
         match self.look() {
-            // Unchanged since the last check: the files were not caught in the middle of a renewal.
+            // The files are unchanged since the last check, so they were not read in the middle of a renewal.
             FileCheck::Same => {
                 if let Some(fault) = self.unlogged.take() {
                     tracing::warn!(%fault, "could not reload TLS certificate; keeping the current one");

@@ -47,7 +47,7 @@ pub struct Connection {
     pub peer: Option<SocketAddr>,
     /// The listener that accepted it.
     pub kind: ListenerKind,
-    /// Whether it is encrypted.
+    /// Whether the connection is encrypted.
     pub encrypted: bool,
     proxies: Arc<[Network]>,
     activity: Arc<Activity>,

@@ -60,7 +60,7 @@ pub struct HttpLimits {
     pub head_read: Duration,
     /// Maximum time between requests of a connection.
     pub idle: Duration,
-    /// The same limit when three quarters of all connections are open.
+    /// Idle time when three quarters of all connections are open.
     pub idle_pressed: Duration,
     /// Maximum time for which a client may read no bytes of an answer.
     pub write_stall: Duration,
@@ -291,7 +291,7 @@ async fn accept_until_stopped<D: ListeningSocket, T: Serve>(
     connections: &mut JoinSet<()>,
 ) {
     let mut stop = shared.stop.clone();
-    // Kept across iterations: it may hold a connection that waits for a permit.
+    // The value is kept across iterations: it may hold a connection that waits for a permit.
     let mut arriving = pin!(next(listener, limits));
     while !*stop.borrow_and_update() {
         tokio::select! {

@@ -18,7 +18,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// Policy for foreign HTML: no scripts, forms, frames or requests. Only our own pages may frame it.
 const PREVIEW_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
     frame-ancestors 'self'; base-uri 'none'; form-action 'none'";
-/// The same policy with remote images, for one view, after a warning.
+/// Policy of a message's frame with remote images, for one view, after a warning.
 const PREVIEW_WITH_IMAGES_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; \
     img-src data: https: http:; frame-ancestors 'self'; base-uri 'none'; form-action 'none'";
 

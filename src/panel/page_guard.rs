@@ -46,7 +46,7 @@ pub(super) enum Need {
     Operate,
     /// A session, for changes of the visitor's own user.
     Own,
-    /// The same for what the account stores for the visitor: a suspended account changes nothing.
+    /// A session, for changes of the data that the account stores for the visitor. A suspended account changes nothing.
     OwnStored,
     /// A session and a recently confirmed password, for changes of the visitor's sign-in.
     OwnSecret,
@@ -149,7 +149,7 @@ impl Visit<'_> {
         Behalf::new(self.account_id(), Actor::Person(person))
     }
 
-    /// The same for another account, on an operator's request.
+    /// Returns the actor, and another account, for an operator's change.
     pub(super) fn on_account(&self, account: AccountId) -> Behalf {
         Behalf { account, ..self.on() }
     }
@@ -174,7 +174,7 @@ impl Visit<'_> {
         self.id_named("id")
     }
 
-    /// The same for a path with several identifiers.
+    /// The identifier `name` in a path with several identifiers.
     pub(super) fn id_named<T: std::str::FromStr>(&self, name: &str) -> Result<T, PageError> {
         self.call.param(name).parse().map_err(|_| ApiError::NotFound.into())
     }
@@ -209,7 +209,7 @@ pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<BudgetHold
     admitted.map(|(visitor, _)| BudgetHolder::Account(visitor.session.account)).map_err(refused)
 }
 
-/// The same for a page that needs no session.
+/// Checks the origin of a form that needs no session, before the form is read.
 pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<BudgetHolder, Box<Answer>> {
     if is_unsafe(call) && !is_same_origin(api, call) {
         return Err(Box::new(RequestParts::of(call).answer(api, Err(PageError::ForeignForm))));

@@ -122,7 +122,7 @@ mod tests {
             let wire = stuffed(pieces.concat().as_bytes());
             let (_, followed) = unstuffed(&wire);
             prop_assert!(!followed);
-            // Not even for a receiver that accepts a bare LF as a line end.
+            // No line is a lone dot, even for a receiver that accepts a bare LF as a line end.
             let lone = wire.split(|&byte| byte == b'\n').filter(|line| *line == b"." || *line == b".\r").count();
             prop_assert_eq!(lone, 1);
         }

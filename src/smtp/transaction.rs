@@ -77,7 +77,7 @@ impl Transaction {
         is_clean: bool,
         out: &mut Vec<u8>,
     ) -> Self {
-        // Only from the second message on: some servers count an RSET without effect as junk.
+        // RSET is sent only from the second message on: some servers count an RSET without effect as junk.
         let awaits = if is_clean { AwaitedReply::Mail } else { AwaitedReply::Rset };
         if !is_clean {
             out.extend_from_slice(b"RSET\r\n");

@@ -102,7 +102,7 @@ fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdi
         return Verdict::Deferred(deferral(Scope::Site, why, false));
     }
     match phase {
-        // Not yet about this message: a 5xx here is the server's state (contract 6).
+        // The answer is not about this message yet: a 5xx here is the server's state (contract 6).
         Phase::Connect | Phase::Greeting | Phase::Ehlo | Phase::StartTls | Phase::Auth | Phase::Rset => {
             next(Scope::Site, why)
         }

@@ -43,7 +43,7 @@ impl Overlay {
     }
 
     /// Creates a view of a file whose service goes on: with the header as it is now, until `is_stopped` is set or the
-    /// file has grown by a quarter. The service can't use pages again that the view needs.
+    /// file has grown by a quarter. The service can't reuse pages that the view needs.
     pub(super) fn beside_service(file: Arc<dyn DiskFile>, is_stopped: Arc<AtomicBool>) -> io::Result<Self> {
         let length = file.length()?;
         let length_max = length.saturating_add((length / 4).max(GROWTH_MIN));

@@ -56,8 +56,8 @@ pub enum TimerKind {
 }
 
 impl TimerKind {
-    /// Whether it sweeps, forgets or destroys data after its deadline. Such timers are suspended while deadlines are
-    /// frozen.
+    /// Whether the timer sweeps, forgets or destroys data after its deadline. Such timers are suspended while deadlines
+    /// are frozen.
     pub const fn ends_things(self) -> bool {
         match self {
             Self::Idempotency

@@ -352,7 +352,7 @@ pub(super) enum DomainCommand {
         /// Domain name or ID.
         domain: String,
     },
-    /// Remove a domain; mail can no longer be sent from it.
+    /// Remove a domain; it can no longer send mail.
     Remove {
         /// Domain name or ID.
         domain: String,

@@ -21,7 +21,7 @@ use crate::net::webhook_forward::Forward;
 
 /// Variable with the API key if no option gives it: options are visible in process lists.
 const KEY_VARIABLE: &str = "POSTRIDER_API_KEY";
-/// Variable with the webhook secret, for the same reason.
+/// Variable with the webhook secret: options are visible in process lists.
 const SECRET_VARIABLE: &str = "POSTRIDER_WEBHOOK_SECRET";
 
 /// Options of `webhook listen`.

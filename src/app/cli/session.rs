@@ -113,7 +113,7 @@ impl Session {
 pub(super) struct One<'a> {
     /// Kind of the object, which is also the command that lists such objects.
     pub(super) kind: &'static str,
-    /// Path of their list.
+    /// Path of the list of such objects.
     pub(super) list: &'static str,
     /// Identifier as typed.
     pub(super) id: &'a str,

@@ -26,7 +26,7 @@ impl KeyError {
 }
 
 impl KeyError {
-    /// Whether it is an error of this dotted key.
+    /// Whether this is an error of the dotted key `key`.
     pub(super) fn is_of(&self, key: &str) -> bool {
         self.key == key
     }

@@ -73,7 +73,7 @@ pub(super) fn read(
         }
     };
     let mut root = members(text, table.get_ref());
-    // Sorted by name, so that a whole list comes before changes of its elements.
+    // Elements are sorted by name, so that a whole list comes before changes of its elements.
     for (name, parts, value) in environment.overrides() {
         if let Err(sentence) = lay_over(&mut root, name, &parts, value) {
             faults.push(KeyError::new(Place::Environment(name.to_owned()), &parts.join("."), sentence));

@@ -60,7 +60,7 @@ pub struct InitOptions {
 pub struct Made {
     /// The configuration file; `None` if the environment contains the configuration.
     pub config: Option<PathBuf>,
-    /// Whether it is new.
+    /// Whether the configuration is new.
     pub config_is_new: bool,
     /// The data directory.
     pub data_dir: PathBuf,

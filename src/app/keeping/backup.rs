@@ -33,13 +33,13 @@ pub struct FinishedBackup {
     pub taken_at: Timestamp,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// Number of rows in it.
+    /// Number of rows in the backup.
     pub rows: u64,
-    /// Bytes of message bodies in it.
+    /// Bytes of message bodies in the backup.
     pub content_bytes: u64,
     /// Whether message bodies were requested.
     pub with_content: bool,
-    /// Whether the master key is in it.
+    /// Whether the master key is in the backup.
     pub with_key: bool,
 }
 

@@ -91,7 +91,7 @@ fn remove(directory: &Path) {
     for error in Store::remove_unfinished(directory) {
         tracing::warn!(%error, directory = %directory.display(), "could not remove the unfinished restore");
     }
-    // What is left is reported by the next try, which needs an empty directory.
+    // The next try reports remaining files, because it needs an empty directory.
     let _ = fs::remove_dir_all(directory.join("replica"));
     for path in with_base().iter().map(|name| directory.join(name)) {
         let _ = fs::remove_file(&path);

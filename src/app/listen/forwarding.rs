@@ -42,7 +42,7 @@ pub struct Forwarding {
 
 /// A program under development.
 pub struct Program {
-    /// HTTP client for it.
+    /// HTTP client for the program.
     pub forward: Forward,
     /// Secret that signs the webhooks; if `None`, a new one is generated and printed.
     pub secret: Option<Secret>,

@@ -73,7 +73,7 @@ struct ForwardResult {
     created_at: Option<String>,
     /// Status of the program's last answer, if there was a request; of a receiver, its own answer.
     status: Option<u16>,
-    /// Reason why it was not acknowledged.
+    /// Reason why the event was not acknowledged.
     error: Option<String>,
     /// Number of requests to the program.
     attempts: u8,

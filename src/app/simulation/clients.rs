@@ -18,7 +18,7 @@ use crate::base::id::MessageId;
 
 /// Result of one try.
 enum Tried {
-    /// The service accepted it as these messages.
+    /// The service accepted the submission as these messages.
     Accepted(Vec<MessageId>),
     /// Permanently refused.
     Refused(u16),
@@ -157,7 +157,7 @@ async fn by_smtp(world: &Arc<World>, service: &Arc<Service>, submission: &Submis
             let ids = text.split_whitespace().filter_map(|word| word.parse().ok());
             Tried::Accepted(ids.collect())
         }
-        // Closed before the message was answered, or with an answer that leaves it open.
+        // The connection was closed before the message was answered, or with an answer that leaves the outcome open.
         Some((421 | 0, _)) => Tried::Unanswered,
         Some((code @ 400..500, _)) => Tried::Later(code),
         Some((code, _)) => Tried::Refused(code),

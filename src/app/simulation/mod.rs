@@ -44,11 +44,11 @@ const KEPT_WITH_STANDBY: &str = include_str!("../../../tests/seeds/standby.txt")
 const KEPT_WITH_HOSTILE_SITES: &str = include_str!("../../../tests/seeds/hostile.txt");
 /// Number of runs in each half of the everyday test.
 const RUNS: u64 = 80;
-/// The same for runs with a replica, which take longer: after each process the bucket is restored.
+/// Number of runs with a replica. They take longer: after each process the bucket is restored.
 const RUNS_WITH_REPLICA: u64 = 22;
-/// The same for runs with a standby, which have two machines.
+/// Number of runs with a standby, which have two machines.
 const RUNS_WITH_STANDBY: u64 = 8;
-/// The same for runs with hostile sites, which have many messages.
+/// Number of runs with hostile sites, which have many messages.
 const RUNS_WITH_HOSTILE_SITES: u64 = 6;
 /// Maximum number of processes in one run.
 const LIVES_MAX: usize = 200;

@@ -35,7 +35,7 @@ pub(super) static KEY: LazyLock<GeneratedKey> =
 #[derive(Debug, Clone)]
 pub(super) struct Report {
     tenant: usize,
-    /// Number of messages in it.
+    /// Number of messages in the report.
     messages: u64,
     /// The signed mail, from its first try on.
     mail: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether it will not be sent again.
+    /// Whether the report will not be sent again.
     pub(super) const fn is_done(&self) -> bool {
         self.accepted > self.repeats
     }

@@ -42,11 +42,11 @@ pub(super) enum Progress {
     Waiting(Duration),
     /// A request is in flight.
     InFlight,
-    /// The service accepted it.
+    /// The service accepted the submission.
     Accepted(Vec<MessageId>),
     /// The service accepted it, and its successor may lack it.
     Lost,
-    /// The service refused it permanently.
+    /// The service refused the submission permanently.
     Refused(u16),
     /// The result is unknown, and the client does not try again.
     Unknown,

@@ -274,7 +274,7 @@ pub struct Sighting {
     pub subject: Option<Subject>,
     /// Urgency of the condition.
     pub severity: Severity,
-    /// One line that describes it.
+    /// One line that describes the alert.
     pub summary: String,
     /// Observation, in one sentence.
     pub seen: String,

@@ -140,7 +140,7 @@ fn rejects_a_token_without_a_signature_of_the_provider() {
     let refused = |token: &str| verify(token, &keys, &expected()).unwrap_err();
     let of = |alg: &str| json!({ "alg": alg, "kid": "k1" });
     assert_eq!(refused(&format!("{}.", unsigned(&of("none"), &claims()))), InvalidIdToken::Algorithm);
-    // Signed with the public key as if it were a shared secret.
+    // The token is signed with the public key as if it were a shared secret.
     let text = unsigned(&of("HS256"), &claims());
     let shared = hmac_sha256(provider.pair.public_key().as_ref(), &[text.as_bytes()]);
     assert_eq!(refused(&format!("{text}.{}", URL_SAFE_NO_PAD.encode(shared))), InvalidIdToken::Algorithm);

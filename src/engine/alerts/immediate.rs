@@ -32,7 +32,7 @@ pub struct NoticeResult {
     pub channel: Channel,
     /// The address, or the webhook's URL.
     pub to: String,
-    /// Whether it was accepted.
+    /// Whether the notice was accepted.
     pub status: NoticeStatus,
     /// The relay that accepted it.
     pub relay: Option<String>,

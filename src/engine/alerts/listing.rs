@@ -68,7 +68,7 @@ impl AlertFilter {
 pub struct OpenAlerts {
     /// Number of open alerts.
     pub count: usize,
-    /// The highest severity among them.
+    /// The highest severity among the open alerts.
     pub worst: Option<Severity>,
 }
 

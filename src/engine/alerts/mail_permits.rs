@@ -113,7 +113,7 @@ impl MailPermits {
 
     /// Waits for the permit of a mail to `domain`. Returns `None` if the permits are gone, which never happens.
     pub(super) async fn take(&self, payer: Payer, domain: &DomainName) -> Option<MailPermit> {
-        // Dropped after the receiver, whose request it recognises by that.
+        // The withdrawal is dropped after the receiver, and recognises a cancelled request by that.
         let mut withdrawal = Withdrawal { permits: self, is_needed: true };
         let (granted, permit) = oneshot::channel();
         {

@@ -57,7 +57,7 @@ async fn port25(engine: &Engine, probe: &Arc<dyn Probe>, direct: &[Relay], port:
     let source = direct.iter().find_map(|relay| relay.sources.first().copied());
     let seen = match egress(probe, port, source).await {
         Egress::Greeted { .. } => None,
-        // No finding if no name resolves.
+        // There is no finding if no name resolves.
         Egress::Unresolved => return None,
         Egress::Blocked(failures) => Some(failures.join("; ")),
     };

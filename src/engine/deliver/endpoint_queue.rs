@@ -15,7 +15,7 @@ use crate::store::timer::Timer;
 const START: usize = 2;
 /// Maximum deliveries waiting in one queue.
 const ROOMY: usize = 512;
-/// The same limit, while all queues together use much memory.
+/// Limit of the queue while all queues together use much memory.
 const TIGHT: usize = 32;
 
 /// The due deliveries of one endpoint.
@@ -58,7 +58,7 @@ enum Parked {
     /// No delivery is parked.
     #[default]
     None,
-    /// A timer is armed for them, and is not due yet.
+    /// A timer is armed for the deliveries, and is not due yet.
     Armed,
     /// The deliveries' timer is due, and is served once the queue has space.
     Held(Timer),

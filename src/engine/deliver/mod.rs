@@ -152,7 +152,8 @@ impl Shared {
 
     /// Starts as many attempts as the endpoint's status allows, or settles deliveries that can't be attempted.
     fn start(self: &Arc<Self>, key: Key) -> Result<(), StoreError> {
-        // Read under the queues' lock: a failure is committed before its attempt stops counting as in flight.
+        // The endpoint is read under the queues' lock: a failure is committed before its attempt stops counting as in
+        // flight.
         let mut queues = self.queues();
         let Some(queue) = queues.get_mut(&key) else { return Ok(()) };
         let snapshot = self.engine.store.snapshot()?;
@@ -241,7 +242,8 @@ impl Shared {
         let next = job.row.state.step(Input::CameDue, due_at);
         let number = match next.effects.first() {
             Some(Effect::StartAttempt(number)) => *number,
-            // Not due yet, because the clock stepped back. Parking with an enabled endpoint arms the timer again.
+            // The delivery is not due yet, because the clock stepped back. Parking with an enabled endpoint arms the
+            // timer again.
             Some(Effect::Schedule(_)) => return Ok(Some(DeliveryEnd::Parked)),
             Some(Effect::Settle) | None => return Ok(Some(DeliveryEnd::Abandoned)),
         };
@@ -266,8 +268,8 @@ impl Shared {
         let time = self.engine.clock.time();
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at: time.wall };
         let request = attempting.request(&self.engine.store)?;
-        // Checked last: after a failure of the store the outcome could not be recorded, and the request would be
-        // repeated.
+        // The store is checked last: after a failure of the store the outcome could not be recorded, and the request
+        // would be repeated.
         self.engine.store.health().check()?;
         let begun = AtomicBool::new(false);
         let stopped = async {

@@ -78,9 +78,9 @@ pub struct Reporter {
     pub signed_by: Option<String>,
     /// Number of reports.
     pub reports: u64,
-    /// The number of messages in them.
+    /// The number of messages in the reports.
     pub messages: u64,
-    /// Whether it is excluded from the counts.
+    /// Whether the reporter is excluded from the counts.
     pub is_ignored: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct Source {
     pub network: SourceNetwork,
     /// Classification of the source.
     pub kind: SourceKind,
-    /// Whether the account marked it as its own or as another's.
+    /// Whether the account marked the source as its own or as another's.
     pub is_mine: Option<bool>,
     /// Day of the first report that lists it.
     pub first_day: u32,

@@ -103,7 +103,7 @@ impl StretchKey {
         Self { of, from, to }
     }
 
-    /// Whether it is one of the stretches that all ranges share.
+    /// Whether the stretch is one of those that all ranges share.
     fn is_whole(self) -> bool {
         LENGTHS.iter().any(|length| self.from.is_multiple_of(*length) && self.to - self.from + 1 == *length)
     }

@@ -59,9 +59,9 @@ pub struct MessageFilter {
     pub statuses: Vec<Status>,
     /// The stream.
     pub stream: Option<Stream>,
-    /// Only those created later.
+    /// Only messages created later.
     pub after: Option<Timestamp>,
-    /// Only those created earlier.
+    /// Only messages created earlier.
     pub before: Option<Timestamp>,
     /// The domain of the sender or of the recipient.
     pub domain: Option<DomainName>,
@@ -78,7 +78,7 @@ pub struct MessageFilter {
 }
 
 impl MessageFilter {
-    /// Returns whether it has a condition on the message itself.
+    /// Returns whether the filter has a condition on the message itself.
     pub fn narrows(&self) -> bool {
         let Self { to, from, subject_words, id, statuses, stream, domain, key, code, answer, .. } = self;
         let ways = self.original_message_id.is_some() || self.via.is_some() || !self.metadata.is_empty();

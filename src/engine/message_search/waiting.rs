@@ -12,7 +12,7 @@ use crate::store::snapshot::Snapshot;
 /// Maximum number of queued messages if the search has no term of the index. Reading their keys takes some
 /// milliseconds.
 const QUEUED_MAX: usize = 50_000;
-/// The same if the index has a term of the search. With more messages the index needs fewer reads.
+/// Limit if the index has a term of the search. With more messages the index needs fewer reads.
 const QUEUED_MAX_WITH_TERM: usize = 1_000;
 
 /// Returns the queued messages with keys in a range, from old to new, if the filter takes only messages that wait.

@@ -47,7 +47,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 16;
 /// Maximum pages that wait for their turn or query the provider.
 const PAGES_MAX: usize = 1024;
-/// Maximum of them from one network.
+/// Maximum pages of one network that wait for their turn or query the provider.
 const PAGES_OF_SITE: usize = 16;
 
 /// The validated `[oidc]` section.
@@ -190,7 +190,7 @@ impl Engine {
     ) -> Outcome<SignedIn> {
         let buckets = vec![Bucket::client(from.address)];
         let (engine, from) = (Arc::clone(self), OwnedClient::from(from));
-        // Costs nothing, and reveals nothing, so it is not counted.
+        // Opening the cookie costs nothing and reveals nothing, so a failure is not counted.
         let key = self.store.master_key();
         let Some(started) = Started::open(&returned.cookie, &returned.state, key, real_now) else {
             return refuse(OidcRefusal::NotStarted);

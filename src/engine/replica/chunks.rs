@@ -17,8 +17,8 @@ pub(super) struct PartSender {
     executor: Executor,
 }
 
-/// Creates the channel of the parts, whose sender is used on `executor`. On a thread, it waits until the last part is
-/// received.
+/// Creates the channel of the parts, whose sender is used on `executor`. On a thread, the sender waits until the last
+/// part is received.
 pub(super) fn channel(executor: Executor) -> (PartSender, mpsc::Receiver<Vec<u8>>) {
     let (sender, parts) = mpsc::channel(if executor == Executor::Inline { PARTS_INLINE } else { 1 });
     (PartSender { sender, executor }, parts)

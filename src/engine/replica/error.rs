@@ -67,9 +67,9 @@ pub enum ReplicaError {
     /// This directory has batches that the log does not contain.
     #[error("the log continues without batches {from} to {to}, which only this directory has")]
     Stranded {
-        /// The first of them.
+        /// The first of the batches.
         from: u64,
-        /// The last of them.
+        /// The last of the batches.
         to: u64,
     },
     /// The bucket has no base to start from.

@@ -28,7 +28,7 @@ pub struct Rebuild<'a> {
     pub directory: &'a Path,
     /// The master key of the store.
     pub key: Raw,
-    /// Whether it is a copy or a standby.
+    /// Whether the directory is a copy or a standby.
     pub lineage: Lineage,
     /// Names of further files of the data directory.
     pub beside: &'static [&'static str],

@@ -70,7 +70,7 @@ words! {
 pub struct BaseStatus {
     /// Slot.
     pub slot: u64,
-    /// Time of the last batch in it.
+    /// Time of the last batch in the base.
     #[serde(serialize_with = "iso::serialize")]
     pub taken_at: Timestamp,
     /// Size of its parts, in bytes.

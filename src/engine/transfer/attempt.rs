@@ -211,7 +211,7 @@ impl Trial<'_> {
 
     async fn over_new_connection(&mut self, candidate: Candidate) -> Result<Verdict, AttemptError> {
         let (shared, revocation) = (self.shared, self.revocation);
-        // Held until the message's outcome is known.
+        // The permit of the class is held until the message's outcome is known.
         let _class;
         let kept = match shared.before_mail(revocation, self.open(candidate)).await?? {
             Opened::Session(kept, class) => {

@@ -49,7 +49,8 @@ pub(super) fn relay_fault(site: &Site, outcome: &Outcome) -> Option<RelayFault> 
 pub(super) struct RelayFault {
     /// Description of the failure. Text after the first colon is the smarthost's answer.
     pub(super) why: String,
-    /// Whether it lasts until the operator corrects the configuration, such as the login or the source address.
+    /// Whether the failure lasts until the operator corrects the configuration, such as the login or the source
+    /// address.
     pub(super) needs_operator: bool,
 }
 

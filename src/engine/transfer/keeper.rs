@@ -56,7 +56,7 @@ impl Destinations {
         }
     }
 
-    /// Returns the next events for the keeper; it ends if there are none.
+    /// Returns the next events for the keeper. The keeper ends if there are none.
     fn next_awaited(&mut self, id: DestinationId, shared: &Shared) -> Option<Awaited> {
         let awaits = self.awaited(id, shared);
         let is_running = awaits != Awaited::default();

@@ -142,7 +142,7 @@ impl Shared {
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while workers.try_join_next().is_some() {}
-        // Boxed, because a worker may start another one.
+        // The future is boxed, because a worker may start another one.
         let work: super::ports::BoxFuture<'static, ()> = Box::pin(work);
         workers.spawn(work);
     }
@@ -284,7 +284,7 @@ impl Transfers {
         if let Some((queue, spill)) = refill {
             self.read(Reader::Queue(queue), spill);
         }
-        // After the probe has started, so that the cache does not count as settled before.
+        // The alarm ends after the probe has started, so that the cache does not count as settled before.
         shared.timers().silence(&alarm);
     }
 

@@ -46,7 +46,7 @@ impl Shared {
         let paused = &mut self.destinations().paused;
         let is_added = paused.add(queued);
         if is_added {
-            // Set before the timer counts as settled, so that virtual time stops at the expiry.
+            // The alarm is set before the timer counts as settled, so that virtual time stops at the expiry.
             self.set_paused_alarm(paused);
             self.timers().enqueue(&Timer::of_message(&queued), NUMBER);
         }

@@ -21,14 +21,14 @@ pub(super) struct Kept {
     pub(super) agreed: Agreement,
     /// Permit.
     pub(super) place: FairPermit,
-    /// Number of messages started on it.
+    /// Number of messages started on the connection.
     pub(super) messages: u32,
     pub(super) opened: Instant,
     pub(super) idle_since: Instant,
 }
 
 impl Kept {
-    /// Whether it may serve another message.
+    /// Whether the connection may serve another message.
     fn is_good(&self, limits: &Limits, now: Instant) -> bool {
         self.messages < limits.messages_per_connection
             && now.duration_since(self.opened) < limits.connection_age

@@ -101,7 +101,7 @@ impl Known {
         now < self.until
     }
 
-    /// Whether it is still used while it is looked up again.
+    /// Whether the outdated site is still used while it is looked up again.
     fn may_serve(&self, now: Duration) -> bool {
         self.found.is_ok() && now < self.until + STALE_LIFETIME
     }

@@ -96,7 +96,7 @@ impl Routes {
         loop {
             let next = self.state().next();
             let Some((domain, claim)) = next else { return };
-            // Boxed, because a look-up may start another one.
+            // The future is boxed, because a look-up may start another one.
             let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, claim));
             tokio::spawn(look_up);
         }

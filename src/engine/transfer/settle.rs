@@ -173,7 +173,8 @@ impl Unsettled {
         self.post(shared, op, || {});
     }
 
-    /// The same, and also ends `others`: the messages to the address `to`, which this outcome suppresses.
+    /// Commits the outcome like [`Self::settle`], and also ends `others`: the messages to the address `to`, which this
+    /// outcome suppresses.
     pub(super) fn settle_with(
         self,
         shared: &Shared,

@@ -124,7 +124,7 @@ async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let by = advance_of(&call.json()?)?;
     let store = Arc::clone(&api.engine.store);
-    // In a separate task, so that it completes even if the client disconnects.
+    // The clock advances in a separate task, so that it completes even if the client disconnects.
     let moved = tokio::spawn(async move { VirtualClock::advance(&clock, by, &store).await }).await;
     match moved {
         Ok(Ok(moved)) => Ok(Answer::json(StatusCode::OK, &Moved { now: moved.now, fired: moved.fired })),

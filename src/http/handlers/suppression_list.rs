@@ -116,7 +116,7 @@ pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedLi
     match reading.keep {
         Keep::Places(batches) if reading.faulty.is_empty() => {
             let ends = batches.iter().skip(1).copied().chain([text.len()]);
-            // Boxed, since compression reserves more than it uses.
+            // The text is boxed, since compression reserves more than it uses.
             let pack = |(at, end): (&usize, usize)| compress(&text.as_bytes()[*at..end]).into_boxed_slice();
             let batches = batches.iter().zip(ends).map(pack).collect();
             let count = reading.count;

@@ -91,7 +91,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     fields.finish();
     violations.or(|| Some(()))?;
     let kept_out = || ApiError::Conflict("The user is disabled; enable the user first.".to_owned());
-    // Before any change, so that a refused request changes nothing.
+    // This is checked before any change, so that a refused request changes nothing.
     if is_linked && disabled.unwrap_or(user.disabled) {
         return Err(kept_out());
     }
@@ -104,7 +104,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
         false => user,
     };
     let user = match operator {
-        // A separate change, so that the audit log has a line for it.
+        // The operator's right is a separate change, so that the audit log has a line for it.
         Some(_) => {
             let change = UserChange { operator, ..UserChange::default() };
             api.engine.change_user(Behalf::operator(account), id, change).await.map_err(refused)?

@@ -208,7 +208,7 @@ impl Destination {
 
     /// Gives the site nothing until then.
     fn throttle(&mut self, until: Timestamp, effects: &mut Vec<Effect>) {
-        // Set before the messages are suspended, so that virtual time stops at it.
+        // The wake-up is requested before the messages are suspended, so that virtual time stops at it.
         effects.push(Effect::WakeAt(until));
         let late = self.queue.extract_ending(until);
         if !late.is_empty() {

@@ -72,7 +72,7 @@ impl SpillArea {
         self.spill.is_none() && !self.is_reading
     }
 
-    /// Whether they are being read.
+    /// Whether the spilled messages are being read.
     pub const fn is_reading(&self) -> bool {
         self.is_reading
     }
@@ -82,7 +82,7 @@ impl SpillArea {
         self.spill.is_some_and(|spill| spill.from <= place)
     }
 
-    /// Whether they must be read now: the queue has space, or a message has expired.
+    /// Whether the spilled messages must be read now: the queue has space, or a message has expired.
     pub fn is_due(&self, has_room: bool, now: Timestamp) -> bool {
         !self.is_reading && self.spill.is_some_and(|spill| has_room || spill.reads_at() <= now)
     }

@@ -21,7 +21,7 @@ pub(super) const PROBE_MAX: Duration = Duration::from_secs(60);
 struct Turn {
     stream: Stream,
     account: AccountId,
-    /// Whether it exceeds the window.
+    /// Whether the message exceeds the window.
     is_extra: bool,
 }
 

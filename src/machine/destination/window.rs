@@ -20,7 +20,7 @@ pub(super) struct Window {
     /// Maximum that the provider allows.
     most: usize,
     size: usize,
-    /// Number of messages accepted since it last grew.
+    /// Number of messages accepted since the window last grew.
     round: usize,
     /// Number of failures in a row.
     failures: usize,
@@ -66,7 +66,7 @@ impl Recent {
         }
     }
 
-    /// Whether most of them failed.
+    /// Whether most of the last attempts failed.
     const fn is_mostly_failed(self) -> bool {
         self.failed.count_ones() * 2 > self.count
     }

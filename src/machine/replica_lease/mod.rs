@@ -248,7 +248,7 @@ impl Confirmations {
     fn are_valid(self, now: Duration, rules: &LeaseRules) -> bool {
         match self.newest {
             Some(newest) => !rules.stops || now < newest + rules.lease,
-            // After a doubt: an owner that may continue without the bucket still tries to reach it first, for a lease.
+            // After a doubt, an owner that may continue without the bucket still tries to reach it first, for a lease.
             None => !rules.stops && self.wanted_since.is_some_and(|since| now >= since + rules.lease),
         }
     }

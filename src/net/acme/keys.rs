@@ -37,7 +37,7 @@ pub(super) fn proof(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, Stri
     };
     let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
     let key = tls::provider().key_provider.load_private_key(key.into()).map_err(|error| error.to_string())?;
-    // Not `from_der`: it parses the certificate and refuses a critical extension that it does not know.
+    // `from_der` is not used: it parses the certificate and refuses a critical extension that it does not know.
     Ok(Arc::new(CertifiedKey::new(vec![certificate], key)))
 }
 

@@ -35,7 +35,7 @@ const READING_PERIOD: u64 = 60_000_000;
 pub(super) enum EvictionReason {
     /// No request is in flight.
     Idle,
-    /// All its requests wait for the bodies of unauthenticated clients.
+    /// All requests of the connection wait for the bodies of unauthenticated clients.
     Unauthenticated,
     /// The client does not read the rest of its answers.
     Unread,
@@ -299,7 +299,7 @@ impl Busy {
     /// Marks a part of an answer that waits for the client, until the guard is dropped.
     pub(super) fn offer(&self) -> PendingPart {
         self.0.offered_since.store(self.0.now(), Relaxed);
-        // Stored first, so that a scan by another thread does not see the times of an earlier answer.
+        // The time is stored first, so that a scan by another thread does not see the times of an earlier answer.
         if self.0.offers.load(Relaxed) == 0 {
             let (now, since) = (self.0.now(), self.0.period_since.load(Relaxed));
             if since == 0 || now > since + READING_PERIOD {

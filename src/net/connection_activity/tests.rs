@@ -94,7 +94,7 @@ async fn a_client_that_takes_seconds_for_each_of_many_small_answers_is_slow() {
         let answer = request.offer();
         tokio::time::advance(Duration::from_secs(3)).await;
         activity.has_written(&Poll::Ready(Ok(60)));
-        // After the second answer of each period.
+        // The check follows the second answer of each period.
         let is_slow = round % 21 > 0;
         assert!(!is_slow || rank() == Some(EvictionReason::SlowlyRead), "{round}");
         let next = activity.begin();

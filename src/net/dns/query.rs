@@ -167,11 +167,11 @@ impl QueryClient {
             // A name that does not fit into a query can't exist.
             return TimedResult { result: LookupResult::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
         };
-        // No search domains: the names are fully qualified.
+        // There are no search domains: the names are fully qualified.
         name.set_fqdn(true);
         let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
         let max_wait = match patience {
-            // Limited to the time of the tries themselves.
+            // The wait for a slot is limited to the time of the tries themselves.
             Patience::WaitsForPlace => self.try_timeout * u32::try_from(tries).unwrap_or(1),
             Patience::HasStaleAnswer => Duration::ZERO,
         };

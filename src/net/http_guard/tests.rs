@@ -17,7 +17,7 @@ fn is_good(text: &str) -> bool {
     good(text.as_bytes()) == text.len()
 }
 
-/// The same for bytes in pieces.
+/// Returns the number of bytes that pass if they arrive in pieces.
 fn good_in_pieces(bytes: &[u8], ends: &[usize]) -> usize {
     let mut ends: Vec<usize> = ends.iter().map(|end| end % (bytes.len() + 1)).chain([0, bytes.len()]).collect();
     ends.sort_unstable();

@@ -131,7 +131,7 @@ async fn moving<T>(wire: &mut Option<Pin<Box<Wire>>>, work: impl Future<Output =
             return Poll::Ready(done);
         }
         move_bytes(wire, context);
-        // Polled after the connection's end too, which `work` notices.
+        // The connection is polled after its end too, which `work` notices.
         work.as_mut().poll(context)
     })
     .await

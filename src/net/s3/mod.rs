@@ -133,7 +133,7 @@ impl S3 {
         let response = tokio::time::timeout(deadline, send).await.map_err(|_| late())??;
         self.note_date(response.headers());
         let (status, request) = (response.status().as_u16(), request_id(response.headers()));
-        // Of an error answer only the error document is read.
+        // Only the error document of an error answer is read.
         let limit = if (200..300).contains(&status) { limit } else { TEXT_BYTES_MAX };
         let body = self.body(response, limit).await.map_err(|(kind, message)| error(kind, message))?;
         Ok(Answer { status, request, body })

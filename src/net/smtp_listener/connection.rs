@@ -300,7 +300,8 @@ impl Connection {
             biased;
             // A message that has begun is read to its end; a shutdown only interrupts waits for a command.
             _ = self.stopped.wait_for(Option::is_some), if stops => Ok(ReadResult::Stopped),
-            // Before the read: a client that never pauses must not outlive its session's deadline.
+            // The deadline is checked before the read: a client that never pauses must not outlive its session's
+            // deadline.
             () = tokio::time::sleep_until(deadline) => Ok(ReadResult::Nothing),
             () = self.place.evicted() => Ok(ReadResult::Evicted),
             read = self.wire.read(&mut self.buffer) => match read? {

@@ -92,7 +92,7 @@ pub struct Deadlines {
     pub write: Duration,
     /// TLS handshake.
     pub handshake: Duration,
-    /// The handler's decision; after it the client gets 451. `None` waits for every decision.
+    /// Time limit of the handler's decision. After it the client gets 451. `None` waits for every decision.
     pub decision: Option<Duration>,
     /// Time for a decision about a message that has a time limit, after which the connection may be closed in favour of
     /// a new one.

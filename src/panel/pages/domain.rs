@@ -40,7 +40,7 @@ struct DomainPage {
     rotation_days: u16,
     /// Days as typed, if they were refused.
     typed_days: Option<String>,
-    /// Why they were refused.
+    /// Reasons for the refusal.
     days_fault: String,
     next_rotation_at: Option<Moment>,
     lines: Vec<RecordLine>,

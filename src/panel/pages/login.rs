@@ -131,7 +131,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
     }
 }
 
-/// Ends the session in the request's cookie, whichever user it belongs to: a token never outlives a sign-in.
+/// Ends the session in the request's cookie, of any user: a token never outlives a sign-in.
 pub(super) async fn leave_other(api: &Api, call: &Call<()>) -> Result<(), PageError> {
     if let Some(old) = visitor(api, call)? {
         api.engine.leave_session(old.session.account, old.session.user, old.key).await?;

@@ -120,7 +120,7 @@ fn another_status_replaces_the_typed_one() {
 fn invalid_terms_are_reported() {
     assert_eq!(read("to:").faults, ["The filter to: needs a value directly after the colon."]);
     assert_eq!(read("to:a@b.c to:d@e.f").faults, ["The filter to:d@e.f is set twice. Remove one of them."]);
-    // Not an operator, so it is an ordinary word.
+    // The word is not an operator, so it is ordinary text.
     assert_eq!(read("re: order").value("subject"), Some("re: order"));
 }
 

@@ -97,7 +97,7 @@ impl World {
         Self::at("http://panel.test").await
     }
 
-    /// The same, with this public URL.
+    /// Creates a world with this public URL.
     async fn at(public_url: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
@@ -159,7 +159,7 @@ impl World {
         self.send_as(&Caller { account: self.account, key: None }, members).await
     }
 
-    /// The same for another caller.
+    /// Sends a message as another caller.
     async fn send_as(&self, caller: &Caller, members: serde_json::Value) -> MessageId {
         let mut body = serde_json::json!({
             "from": "shop@example.test", "to": "bob@example.com", "subject": "Your order", "text": "Thank you."

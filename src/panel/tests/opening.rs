@@ -33,7 +33,7 @@ async fn quick_open_finds_ids_addresses_domains_and_pages() {
         ("api keys".to_owned(), "/keys".to_owned()),
         ("/queue".to_owned(), "/queue".to_owned()),
         ("EXAMPLE.com".to_owned(), "/messages?q=domain%3Aexample.com".to_owned()),
-        // Not a domain of any message, so it is a word.
+        // No message has this domain, so it is a word.
         ("gone.peter".to_owned(), "/messages?q=gone.peter".to_owned()),
         ("ann@example.com".to_owned(), "/messages?q=ann%40example.com".to_owned()),
         ("your order".to_owned(), "/messages?q=your+order".to_owned()),

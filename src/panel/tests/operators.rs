@@ -62,7 +62,7 @@ impl World {
         (browser, account, user)
     }
 
-    /// The same, with a view of the test account.
+    /// Returns an operator's browser with a view of the test account.
     async fn viewing(&self) -> (Browser, AccountId, User) {
         let (mut browser, account, user) = self.operator().await;
         let path = format!("/accounts/{}/view", self.account);

@@ -197,7 +197,8 @@ impl Rules {
     /// The error in the file, with its line.
     pub fn with_overlay(file: &str) -> Result<Self, InvalidRules> {
         let mut all = Self::read(file)?;
-        // Checked before the built-in rules join: an example of theirs may rightly match a rule of the operator's.
+        // The operator's rules are checked before the built-in rules join: an example of a built-in rule may rightly
+        // match a rule of the operator.
         all.check_examples()?;
         let ids: Vec<_> = all.rules.iter().map(|rule| rule.id.clone()).collect();
         all.rules.extend(Self::built_in().rules.iter().filter(|rule| !ids.contains(&rule.id)).cloned());

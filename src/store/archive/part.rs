@@ -17,9 +17,9 @@ pub struct Head {
     pub taken_at: Timestamp,
     /// Version of Postrider that made it.
     pub program: String,
-    /// Whether it contains message bodies.
+    /// Whether the backup contains message bodies.
     pub has_content: bool,
-    /// Whether it contains the master key.
+    /// Whether the backup contains the master key.
     pub has_master_key: bool,
     /// Number of rows that follow.
     pub rows: u64,

@@ -21,7 +21,7 @@ pub(in crate::store) struct Segment {
     pub(super) number: u32,
     /// Key that seals its bodies.
     pub(super) key: MasterKey,
-    /// The same key as bytes, until its slot is written.
+    /// The key as bytes, until its slot is written.
     pub(super) key_bytes: Zeroizing<[u8; MasterKey::LENGTH]>,
     /// File, once the appender has created it.
     pub(super) file: OnceLock<Arc<dyn DiskFile>>,

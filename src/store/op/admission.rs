@@ -129,7 +129,7 @@ pub struct Admitted {
     pub domain: DomainRow,
     /// The quota with this message counted.
     pub quota: Quota,
-    /// The same quota for the response headers.
+    /// The quota for the response headers.
     pub quota_view: QuotaView,
 }
 

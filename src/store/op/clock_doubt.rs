@@ -113,7 +113,7 @@ fn moved(tables: &mut Tables<'_>, row: MessageRow, offset_ms: i64) -> Result<Mes
 pub struct EndDoubt {
     /// The doubt's number.
     pub number: u32,
-    /// The service's time at its end, before it was set to the wall clock.
+    /// The service's time at the end of the doubt, before it was set to the wall clock.
     pub until: Timestamp,
     /// Correction of the service's time, in milliseconds.
     pub offset_ms: i64,

@@ -37,7 +37,7 @@ pub struct CreateDomain {
 /// Reason why a change of a domain is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DomainRefusal {
-    /// The account already has it.
+    /// The account already has the domain.
     Exists,
     /// There is no such domain.
     NotFound,

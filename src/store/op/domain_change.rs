@@ -28,7 +28,7 @@ pub struct UpdateDomain {
     pub account: AccountId,
     /// The domain.
     pub domain: DomainId,
-    /// The stream of all later mail from it.
+    /// The stream of all later mail from the domain.
     pub stream: Option<Stream>,
     /// Days between rotations of its DKIM keys; 0 for no rotation.
     pub rotation_days: Option<u16>,
@@ -238,7 +238,8 @@ impl Op for RotateDkim {
         dkim::replace_pending(&mut row, &self.keys, &tables.time());
         match row.next_check_at {
             Some(_) => check_soon(tables, self.account, self.domain, &mut row),
-            // Verified without checks: no check will ever find the records, so the new keys sign immediately.
+            // The domain is verified without checks: no check will ever find the records, so the new keys sign
+            // immediately.
             None => dkim::decree(&mut row, &tables.time()),
         }
         tables.put(&key, &row);

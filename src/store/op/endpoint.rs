@@ -65,7 +65,7 @@ pub struct UpdateEndpoint {
     pub events: Option<Option<Vec<EventType>>>,
     /// The account's description.
     pub description: Option<Option<String>>,
-    /// Whether it may be attempted.
+    /// Whether the endpoint may be attempted.
     pub enabled: Option<bool>,
 }
 

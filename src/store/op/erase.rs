@@ -24,11 +24,11 @@ pub const SLICE: usize = 20_000;
 /// Place of the account in a table's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
-    /// The keys begin with it.
+    /// The keys begin with the account.
     Prefixed,
-    /// The keys contain it at this place.
+    /// The keys contain the account at this place.
     At(usize),
-    /// The keys do not contain it. Its rows there are erased with the rows that they name, or it has none.
+    /// The keys do not contain the account. Its rows there are erased with the rows that they name, or it has none.
     Without,
 }
 

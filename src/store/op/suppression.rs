@@ -52,7 +52,7 @@ impl Suppression {
 pub struct Added {
     /// The current suppression.
     pub row: SuppressionRow,
-    /// Whether it is new.
+    /// Whether the suppression is new.
     pub is_new: bool,
 }
 

@@ -73,7 +73,7 @@ pub struct UpdateUser {
     pub role: Option<Role>,
     /// Whether the user may not sign in.
     pub disabled: Option<bool>,
-    /// Whether they are an operator.
+    /// Whether the user is an operator.
     pub operator: Option<bool>,
     /// The hash of a new password.
     pub password_hash: Option<String>,

@@ -96,7 +96,7 @@ impl OwnClaim {
         replace(&*disk.0, &data.join(DIRECTORY), CLAIMED, &text)
     }
 
-    /// Whether it is the claim of `epoch`, made at `place`. An unknown place is never the same.
+    /// Whether this is the claim of `epoch`, made at `place`. An unknown place is never the same.
     pub const fn is_of(&self, epoch: u64, place: u64) -> bool {
         self.epoch == epoch && self.place == place && place != 0
     }

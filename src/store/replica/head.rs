@@ -118,7 +118,7 @@ pub enum HeadFault {
     /// The bytes do not begin like an object of a replica.
     #[error("it does not begin like an object of a replica")]
     Strange,
-    /// A later version of Postrider wrote it.
+    /// A later version of Postrider wrote the object.
     #[error("it has format {0}, and this version supports formats up to {FORMAT}; use a newer version of Postrider")]
     Newer(u32),
 }

@@ -29,7 +29,7 @@ pub enum ObjectFault {
     /// The object ends too early, or its content does not match its kind.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
-    /// The key does not open it.
+    /// The key does not open the object.
     #[error("it does not open: it is damaged, belongs to another store, or was sealed with another master key")]
     Unsealable,
     /// The object is empty: the key of a segment that has ended.

@@ -57,7 +57,7 @@ impl Owed {
         }
     }
 
-    /// Whether a replay sends it to `endpoint`.
+    /// Whether a replay sends the event to `endpoint`.
     pub fn is_taken_by(&self, endpoint: &EndpointRow) -> bool {
         match self {
             Self::Event { kind, .. } => endpoint.takes(*kind),

@@ -100,7 +100,7 @@ impl ReporterDay {
 pub struct DmarcCountsRow {
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
-    /// Whether some of them had a signature of the domain itself.
+    /// Whether some of the messages had a signature of the domain itself.
     pub has_own_signature: bool,
     /// The most frequent signing domains, with their messages.
     pub dkim_domains: Vec<(DomainName, u64)>,
@@ -119,7 +119,7 @@ pub struct DmarcSourceRow {
     pub first_day: u32,
     /// The last day on which a report named it.
     pub last_day: u32,
-    /// Whether the account has confirmed it as its own.
+    /// Whether the account has confirmed the source as its own.
     pub is_mine: Option<bool>,
 }
 
@@ -130,7 +130,7 @@ impl Row for DmarcSourceRow {
 /// The mark of a source, as in its [`DmarcSourceRow`]; its key names account, domain and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcMarkRow {
-    /// Whether the account has confirmed it as its own.
+    /// Whether the account has confirmed the source as its own.
     pub is_mine: bool,
 }
 
@@ -145,7 +145,7 @@ pub struct DmarcReporterRow {
     pub name: String,
     /// The last day on which it reported.
     pub last_day: u32,
-    /// Whether the account has excluded it from the counts.
+    /// Whether the account has excluded the reporter from the counts.
     pub is_ignored: bool,
     /// The domain that signs its reports, without subdomains. `None` for reporters that are counted together, and for
     /// those of earlier versions, which identified a reporter by its name alone.
@@ -171,7 +171,7 @@ pub struct DmarcSourceSums {
     pub reporter: ReporterKey,
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
-    /// Whether some of them had a signature of the domain itself.
+    /// Whether some of the messages had a signature of the domain itself.
     pub has_own_signature: bool,
     /// Signing domains, with their messages.
     pub dkim_domains: Vec<(DomainName, u64)>,

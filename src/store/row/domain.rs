@@ -18,7 +18,7 @@ use crate::store::schema::Table;
 pub struct DomainRow {
     /// Name.
     pub name: DomainName,
-    /// Stream of all mail from it.
+    /// Stream of all mail from the domain.
     pub stream: Stream,
     /// Verification status.
     pub status: DomainStatus,
@@ -32,7 +32,7 @@ pub struct DomainRow {
     pub last_seen_at: Option<Timestamp>,
     /// Time of the next check of its records; `None` if it is never checked again.
     pub next_check_at: Option<Timestamp>,
-    /// Number of checks since it was last verified, for the backoff.
+    /// Number of checks since the domain was last verified, for the backoff.
     pub checks: u32,
     /// Keys, newest last.
     pub dkim: Vec<DkimKeyRow>,
@@ -134,9 +134,9 @@ pub struct DkimKeyRow {
     pub algorithm: DkimAlgorithm,
     /// State in its life cycle.
     pub state: DkimState,
-    /// Time at which it was created.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// Time at which another key replaced it.
+    /// Time at which another key replaced this one.
     pub retired_at: Option<Timestamp>,
     /// The TXT record to publish.
     pub record: String,

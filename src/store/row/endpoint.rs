@@ -21,7 +21,7 @@ pub struct EndpointRow {
     pub description: Option<String>,
     /// The signing secret.
     pub secret: Sealed,
-    /// Whether it may be attempted, and its recent results.
+    /// Whether the endpoint may be attempted, and its recent results.
     pub state: endpoint::State,
     /// The failures counted by its state, newest last. Once the service has disabled the endpoint, they are the reason.
     pub failed: Vec<FailedAttempt>,
@@ -49,7 +49,7 @@ impl Row for EndpointRow {
 }
 
 impl EndpointRow {
-    /// Whether events of `kind` are sent to it.
+    /// Whether events of `kind` are sent to the endpoint.
     pub fn takes(&self, kind: EventType) -> bool {
         self.events.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }

@@ -52,13 +52,13 @@ pub struct MessageRow {
     pub place: Place,
     /// Address of MAIL FROM.
     pub return_path: String,
-    /// Whether it contains bytes above 127.
+    /// Whether the message contains bytes above 127.
     pub eight_bit: bool,
-    /// Whether it needs SMTPUTF8.
+    /// Whether the message needs SMTPUTF8.
     pub smtputf8: bool,
-    /// Whether it is delivered even if the receiver's TLS policies can't be met.
+    /// Whether the message is delivered even if the receiver's TLS policies can't be met.
     pub waives_tls: bool,
-    /// Whether the caller submitted it as raw MIME.
+    /// Whether the caller submitted the message as raw MIME.
     pub is_raw: bool,
     /// Whether the text ended with a line end, which the message no longer shows.
     pub text_ends_line: bool,
@@ -87,7 +87,7 @@ pub struct SmtpFacts {
     pub keeps_message_id: bool,
     /// Number of messages that were accepted together, including this one.
     pub recipients: u32,
-    /// Identifier of the first of them.
+    /// Identifier of the first of these messages.
     pub first_id: MessageId,
 }
 
@@ -131,7 +131,7 @@ pub struct TransferRow {
     pub attempts: u32,
     /// Due time of its timer: the next attempt or the expiry. `None` once it has ended.
     pub due: Option<Timestamp>,
-    /// Time at which a server accepted it.
+    /// Time at which a server accepted the message.
     pub delivered_at: Option<Timestamp>,
     /// Facts of the last attempt.
     pub last: AttemptFacts,

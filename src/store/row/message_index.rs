@@ -105,7 +105,7 @@ pub fn terms(row: &MessageRow) -> Vec<Term> {
 pub struct Block {
     first: Option<MessageId>,
     terms: HashSet<Term>,
-    /// Number of messages in it.
+    /// Number of messages in the block.
     pub count: usize,
 }
 
@@ -136,7 +136,7 @@ fn set(value: &mut [u8], term: Term) {
 /// The stored row of a block.
 #[derive(Clone, Copy)]
 pub struct IndexedBlock<'a> {
-    /// The first message in it; the last one is in its key.
+    /// The first message in the block; the last one is in its key.
     pub first: MessageId,
     version: u8,
     filter: &'a [u8],

@@ -28,7 +28,7 @@ pub enum HoldCause {
 pub struct Restored {
     /// Time at which the backup was taken or the damaged journal was accepted.
     pub backup_at: Timestamp,
-    /// Whether it included message bodies.
+    /// Whether the backup included message bodies.
     pub has_content: bool,
     /// The greatest message identifier at that time.
     pub last_message: Ulid,

@@ -13,15 +13,15 @@ use crate::store::schema::Table;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SuppressionReason {
-    /// Mail to it bounced permanently.
+    /// Mail to the address bounced permanently.
     Bounce,
     /// The address's owner complained.
     Complaint,
     /// The address's owner unsubscribed.
     Unsubscribe,
-    /// The account requested it.
+    /// The account requested the suppression.
     Manual,
-    /// The account imported it.
+    /// The account imported the suppression.
     Import,
 }
 
@@ -120,7 +120,7 @@ pub struct SuppressionImportRow {
 pub enum ImportStage {
     /// The import's suppressions are being written, or removed again, up to this one. None of them has effect.
     Unfinished(Ulid),
-    /// All of them have effect. Messages to them are being ended.
+    /// All suppressions of the import have effect. Messages to them are being ended.
     Finished,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Run {
     pub(super) clock: Clock,
     pub(super) setup: Setup,
     pub(super) history: History,
-    // Before the process: an outstanding answer holds its store.
+    // The answers are dropped before the process: an outstanding answer holds its store.
     pub(super) tickets: Vec<Ticket>,
     pub(super) process: Option<Process>,
     /// Whether some messages are accepted together with others.

@@ -15,7 +15,7 @@ use crate::engine::replica::ReplicaError;
 pub(in crate::app::simulation) fn fail_over(world: &Arc<World>, failover: Failover) -> Option<End> {
     match failover {
         Failover::CutOff(length, promoted_after) => {
-            // At once: the faults may end before the task runs.
+            // The machine is cut off at once: the faults may end before the task runs.
             let (node, now) = (world.state().main, world.clocks.elapsed());
             world.state().nodes[node].cut_at = Some(now);
             tokio::spawn(cut_off(Arc::clone(world), node, length, promoted_after));

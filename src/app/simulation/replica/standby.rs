@@ -20,13 +20,13 @@ use crate::store::single_threaded::{DIRECTORY, Machine};
 
 /// Interval between two checks for new slots.
 const POLL: Duration = Duration::from_secs(1);
-/// The same once faults have ended, so that a run takes less time.
+/// Interval between polls once faults have ended. It is longer, so that a run takes less time.
 const POLL_AT_REST: Duration = Duration::from_secs(30);
 
 /// The way in which a standby takes over from a machine that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::app::simulation) enum Promotion {
-    /// An operator promotes it.
+    /// An operator promotes the standby.
     ByHand,
     /// Automatic promotion: the standby sees that the log is abandoned.
     ByLease,

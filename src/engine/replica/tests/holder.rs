@@ -107,7 +107,7 @@ async fn a_wall_clock_that_is_set_during_the_wait_does_not_end_it() {
         let joined = second.join(ClaimCause::Start).await.unwrap();
         assert_eq!(joined.predecessor, Predecessor::Other { lease: LONG });
     }
-    // Without its objects the bucket does not tell about the first machine.
+    // Without the first machine's objects the bucket does not show that it existed.
     for name in bucket.names() {
         bucket.set_object(&name, None);
     }

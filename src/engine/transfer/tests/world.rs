@@ -67,7 +67,7 @@ impl World {
         Self::shaped(relays, Tables { rules: Arc::new(Rules::built_in().clone()), shaping }).await
     }
 
-    /// The same with a clock that the test sets.
+    /// Creates a world with a clock that the test sets.
     pub(super) async fn on_clock(clock: Arc<dyn Clock>) -> Self {
         let shaping = Arc::new(Shaping::built_in().clone());
         let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
@@ -78,7 +78,7 @@ impl World {
         Self::furnished(relays, tables, None).await
     }
 
-    /// The same with these alerts.
+    /// Creates a world with these alerts.
     pub(super) async fn alerting(relays: Vec<Relay>, alerts: AlertSettings) -> Self {
         let shaping = Arc::new(Shaping::built_in().clone());
         let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
@@ -198,7 +198,7 @@ impl World {
         self.restarted_on(relays, None).await
     }
 
-    /// The same with a clock that the test sets.
+    /// Restarts the process with a clock that the test sets.
     pub(super) async fn restarted_on(self, relays: Vec<Relay>, clock: Option<Arc<dyn Clock>>) -> Self {
         self.stop.send_replace(true);
         self.dispatcher.await.unwrap();

@@ -98,7 +98,7 @@ async fn every_dns_problem_is_an_item_with_a_remedy() {
         assert_eq!(status(&list, id), "fail", "{id}: {list}");
     }
     world.publish_all(&domain);
-    // Eleven lookups, through an include that is named twice.
+    // The record takes eleven lookups, through an include that is named twice.
     let include = "v=spf1 a a:b.example a:c.example mx -all";
     world.names.publish("_spf.example", include);
     world.names.publish("shop.example", "v=spf1 a:mail.example.com include:_spf.example include:_spf.example -all");

@@ -71,7 +71,7 @@ async fn handlers_know_every_described_member_and_parameter() {
                     "metadata" => "metadata[order]",
                     name => name,
                 };
-                // With an unknown parameter too, so that no stream is opened.
+                // The requests also have an unknown parameter, so that no stream is opened.
                 let line = format!("{} {target}?{name}=x&nonsense=1", method.to_uppercase());
                 let key = world.key.clone();
                 let refused = world.ask_as(&key, &line, "", &Value::Null).await;

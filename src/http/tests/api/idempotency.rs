@@ -24,7 +24,7 @@ impl Op for Hold {
 
     fn apply(&self, _: &mut Tables<'_>) -> Result<(), OpError<Never>> {
         if let Some(held) = self.until.lock().unwrap().take() {
-            // Ends when the test releases it, or is over.
+            // The operation ends when the test releases it or is over.
             let _let_go = held.recv();
         }
         Ok(())

@@ -258,7 +258,7 @@ async fn a_stream_has_only_events_of_its_own_account() {
         assert_eq!((named.head.status, named.head.header("last-event-id")), (200, ""));
         named.line().await.unwrap();
         world.sent_to("b@example.net").await;
-        // Ended by its key, so that its silence is certain.
+        // Revoking its key ends the stream, so that its silence is certain.
         let key = world.engine.authenticate(&stranger).unwrap().unwrap();
         let (other_account, id) = (key.account, key.key.unwrap().id);
         if query.starts_with("?last") {

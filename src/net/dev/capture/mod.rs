@@ -164,7 +164,7 @@ impl Capture {
         let taken = || self.list().into_iter().filter(|mail| filter.takes(mail)).collect::<Vec<_>>();
         let enough = async {
             loop {
-                // Registered before the check, so that no message in between is missed.
+                // The notification is registered before the check, so that no message in between is missed.
                 let changed = self.changed.notified();
                 if self.is_over.load(Ordering::Relaxed) || taken().len() >= count {
                     return;
@@ -203,7 +203,7 @@ impl Capture {
         }
         let (mail, mut rest) = match read_first_line(&self.path_of(message_id)) {
             Ok(read) => read,
-            // Removed since the index was read.
+            // The mail was removed after the index was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };

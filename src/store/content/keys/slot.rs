@@ -37,7 +37,7 @@ pub(super) enum Slot {
     Key {
         segment: SegmentId,
         key: Box<[u8; MasterKey::LENGTH]>,
-        /// Whether it uses format 1, without a checksum.
+        /// Whether the slot uses format 1, without a checksum.
         is_first: bool,
     },
     /// A slot that was damaged and is never reused.

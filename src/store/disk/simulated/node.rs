@@ -77,7 +77,7 @@ pub(super) struct FileNode {
     pub(super) bytes: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) unsynced: Vec<Change>,
-    /// Whether it is a segment of bodies.
+    /// Whether the file is a segment of bodies.
     pub(super) is_segment: bool,
     pub(super) last_write: Option<LastWrite>,
 }

@@ -12,7 +12,7 @@ use super::{Fault, FsyncMode};
 /// Effect of an operation on the disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Touch {
-    /// Writes so many bytes to a file, which may need space.
+    /// Writes this number of bytes to a file, which may need space.
     Room { node: usize, length: usize },
     /// Creates or changes a name, which may need space.
     Names,

@@ -58,7 +58,7 @@ pub struct Accepted {
     pub answer: Vec<u8>,
     /// Quota after this message.
     pub quota: QuotaView,
-    /// Whether it is a replay: the key was bound to the same body, and nothing was sent.
+    /// Whether the message is a replay: the key was bound to the same body, and nothing was sent.
     pub is_replay: bool,
 }
 

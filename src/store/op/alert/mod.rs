@@ -216,7 +216,7 @@ pub struct RaiseAlert {
     pub account: AccountId,
     /// The condition.
     pub sighting: Sighting,
-    /// Whether it is already over.
+    /// Whether the alert is already over.
     pub is_over: bool,
 }
 

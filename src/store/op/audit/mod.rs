@@ -66,7 +66,8 @@ pub trait Auditable: Op {
         true
     }
 
-    /// Whether it is refused while the disk is nearly full. Operations that remove or stop something are not.
+    /// Whether the operation is refused while the disk is nearly full. Operations that remove or stop something are
+    /// not.
     fn needs_space(&self) -> bool {
         true
     }

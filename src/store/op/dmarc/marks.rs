@@ -35,7 +35,7 @@ pub struct MarkDmarcSource {
     pub domain: DomainId,
     /// The source.
     pub network: SourceNetwork,
-    /// Whether it is the account's own; `None` removes the mark.
+    /// Whether the source is the account's own; `None` removes the mark.
     pub is_mine: Option<bool>,
     /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,

@@ -99,11 +99,11 @@ pub struct RecordDmarcReport {
 pub struct SourceCounts {
     /// The network.
     pub network: SourceNetwork,
-    /// Whether this service sends from it. Then it has counts of its own on every day.
+    /// Whether this service sends from the network. Then it has counts of its own on every day.
     pub is_own: bool,
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
-    /// Whether some of them had a signature of the domain itself.
+    /// Whether some of the messages had a signature of the domain itself.
     pub has_own_signature: bool,
     /// The signing domains, with their messages.
     pub dkim_domains: Vec<(DomainName, u64)>,

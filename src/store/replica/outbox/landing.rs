@@ -13,7 +13,7 @@ pub(in crate::store) enum Landing {
     Landed,
     /// The bucket will confirm nothing more.
     Ended,
-    /// The bucket has not confirmed it yet.
+    /// The bucket has not confirmed the batch yet.
     Pending,
 }
 

@@ -122,7 +122,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "keys.update" => of(Kind::Key, 200).with(json!({ "name": "renamed" })),
         "keys.delete" => of(Kind::Key, 204),
         "domains.create" => {
-            // A new name each time: an account has a domain only once.
+            // The name is new each time: an account has a domain only once.
             let name = format!("new{}.test", Kind::number());
             not_limited(plain(201).with(json!({ "name": name, "stream": "transactional" })))
         }

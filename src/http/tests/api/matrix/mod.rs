@@ -176,7 +176,7 @@ async fn own_objects_are_served_to_every_key_and_to_the_operator() {
                 None => String::new(),
             };
             let line = line(&route, &id);
-            // Built again: some bodies can be used only once.
+            // The request is built again: some bodies can be used only once.
             let reply = matrix.ask(door, &line, &self::fixture::fixture(route.name).body()).await;
             assert_eq!(reply.status, status, "{line}: {}", reply.body);
         }

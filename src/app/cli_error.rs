@@ -61,7 +61,7 @@ impl CliError {
         sentences.map(|line| line.trim_end_matches('.')).collect::<Vec<_>>().join(". ") + "."
     }
 
-    /// Returns its exit code.
+    /// Returns the error's exit code.
     pub const fn exit(&self) -> Exit {
         self.exit
     }

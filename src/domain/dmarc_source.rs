@@ -41,7 +41,7 @@ impl SourceNetwork {
         }
     }
 
-    /// Returns its bytes in keys.
+    /// Returns the network's bytes in keys.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             Self::V4(bytes) => [&[4], &bytes[..]].concat(),
@@ -142,7 +142,7 @@ impl Evaluation {
     /// Number of different evaluations.
     pub const COUNT: usize = 12;
 
-    /// Returns its index among all evaluations.
+    /// Returns the index among all evaluations.
     const fn place(self) -> usize {
         (self.disposition as usize) * 4 + (self.dkim as usize) * 2 + self.spf as usize
     }

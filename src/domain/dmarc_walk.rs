@@ -35,7 +35,7 @@ pub struct PublishedRecord {
     pub record: DmarcRecord,
     /// The record's policy for this domain.
     pub policy: DmarcPolicy,
-    /// Name at which it is published.
+    /// Name at which the record is published.
     pub at: String,
     /// Whether that name is above the domain.
     pub is_inherited: bool,

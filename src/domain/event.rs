@@ -249,7 +249,7 @@ pub struct EventRecord<'a> {
     pub subject: Option<&'a str>,
     /// Metadata as given.
     pub metadata: &'a BTreeMap<String, String>,
-    /// Time at which it was recorded.
+    /// Time at which the event was recorded.
     #[serde(serialize_with = "iso::serialize")]
     pub created_at: Timestamp,
     /// Facts of the attempt.

@@ -36,7 +36,7 @@ const HINT_CHARACTERS: usize = 8 * HINT_BYTES / 5;
 const MAC_BYTES: usize = 15;
 const TOKEN_CHARACTERS: usize = 1 + MESSAGE_CHARACTERS + 8 * (HINT_BYTES + MAC_BYTES) / 5;
 
-/// Time after its message for which a token is accepted: the 30 days of the event log, and a week for slow reports.
+/// Time for which a token is accepted after its message: the 30 days of the event log, and a week for slow reports.
 const VALID_FOR: Duration = Duration::from_secs(37 * 24 * 3600);
 
 /// Hash that finds an account. Several accounts may share one.
@@ -65,7 +65,7 @@ impl fmt::Display for AccountHint {
 pub struct Parsed {
     /// Number of the key that it claims.
     key_number: u8,
-    /// Message that it claims.
+    /// Message that the token names.
     pub message: MessageId,
     /// Hint to the message's account.
     pub account_hint: AccountHint,

@@ -82,7 +82,7 @@ pub struct Session {
     pub seen_at: Timestamp,
     /// Time at which the password was last entered.
     pub proved_at: Timestamp,
-    /// Client address at its beginning.
+    /// Client address at the session's beginning.
     pub address: String,
     /// The browser's User-Agent, shortened.
     pub agent: String,

@@ -47,7 +47,7 @@ pub struct Submission {
     pub list_unsubscribe: Option<HeaderValue>,
     /// The sender's metadata, which is never mailed.
     pub metadata: BTreeMap<String, String>,
-    /// Time after which it must not be sent.
+    /// Time after which the message must not be sent.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -189,7 +189,7 @@ fn recipient(fields: &mut Fields<'_>) -> Option<Address> {
 pub struct Notes {
     /// The sender's metadata.
     pub metadata: BTreeMap<String, String>,
-    /// Time after which it must not be sent.
+    /// Time after which the message must not be sent.
     pub expires_at: Option<Timestamp>,
 }
 

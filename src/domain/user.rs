@@ -96,7 +96,7 @@ pub struct User {
     pub last_sign_in_at: Option<Timestamp>,
     /// Whether the user may not sign in.
     pub disabled: bool,
-    /// The browsers in which they have signed in.
+    /// The browsers in which the user has signed in.
     pub devices: Devices,
     /// Whether the user is an operator, with access to the system and every account.
     pub is_operator: bool,

@@ -33,7 +33,7 @@ use crate::store::schema::{self, Table};
 pub struct NewKey {
     /// Name.
     pub name: String,
-    /// The only stream that it may send on; `None` for both.
+    /// The only stream that the key may send on; `None` for both.
     pub stream: Option<Stream>,
     /// Permissions of the key.
     pub scopes: Scopes,

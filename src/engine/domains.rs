@@ -57,7 +57,7 @@ pub struct ExpectedRecord {
     pub purpose: RecordPurpose,
     /// Type.
     pub kind: RecordType,
-    /// Name that it is published at.
+    /// Name at which the record is published.
     pub name: String,
     /// Value of the record.
     pub value: String,

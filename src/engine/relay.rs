@@ -23,9 +23,9 @@ pub struct Relay {
     pub way: RelayWay,
     /// Source addresses; the system chooses if there are none.
     pub sources: Vec<IpAddr>,
-    /// The streams that it sends.
+    /// The streams that the relay sends.
     pub streams: Vec<Stream>,
-    /// Daily cap while its addresses are new to receivers.
+    /// Daily cap while the relay's addresses are new to receivers.
     pub warm_up: Option<WarmUp>,
 }
 

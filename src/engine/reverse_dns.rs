@@ -77,7 +77,7 @@ impl DirectRelay {
         Self { ehlo, sources: public, translated }
     }
 
-    /// Returns its source addresses as receivers see them. `None` if a lookup failed.
+    /// Returns the relay's source addresses as receivers see them. `None` if a lookup failed.
     async fn addresses(&self, resolver: &dyn Resolve) -> Option<Vec<IpAddr>> {
         let looked_up = timeout(PATIENCE, addresses_of(resolver, &self.ehlo, &self.translated)).await.ok()?;
         let named = match looked_up {

@@ -22,7 +22,7 @@ use super::Next;
 use crate::base::time::Timestamp;
 use crate::domain::alert::{NoticeKind, Severity};
 
-/// Time after its announced end during which an alert reopens.
+/// Time during which an alert reopens after its announced end.
 pub const REOPENS_FOR: Duration = Duration::from_secs(3600);
 /// Time after which an open critical alert is announced again.
 pub const REMINDER: Duration = Duration::from_secs(24 * 3600);
@@ -60,7 +60,7 @@ pub struct Open {
     pub announced: Severity,
     /// Time of the announced end before the alert reopened; `None` once the opening or a later change was announced.
     pub reopened_after: Option<Timestamp>,
-    /// Time since which its severity has been lower than the announced one.
+    /// Time since which the severity has been lower than the announced one.
     pub milder_since: Option<Timestamp>,
     /// Time of the next reminder, while the alert is critical.
     pub remind_at: Option<Timestamp>,

@@ -59,9 +59,9 @@ pub struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Waits for its next attempt.
+    /// The delivery waits for its next attempt.
     Pending,
-    /// Waits for its endpoint to be enabled.
+    /// The delivery waits until its endpoint is enabled.
     Held,
     /// Answered with a 2xx.
     Delivered,

@@ -25,7 +25,7 @@ pub struct Key {
     pub algorithm: DkimAlgorithm,
     /// The state.
     pub state: DkimState,
-    /// Whether its record was found; `None` if it was not looked up, or the lookup failed.
+    /// Whether the key's record was found; `None` if it was not looked up, or the lookup failed.
     pub seen: Option<bool>,
 }
 

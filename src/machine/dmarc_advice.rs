@@ -31,7 +31,7 @@ const MESSAGES_MIN: u64 = 100;
 pub struct Evidence {
     /// The applicable record, from the last DNS check.
     pub published: Discovery,
-    /// Whether its DNS was ever checked.
+    /// Whether the domain's DNS was ever checked.
     pub was_checked: bool,
     /// The record for a domain without one.
     pub our_record: String,
@@ -63,7 +63,7 @@ pub struct SourceFigures {
 }
 
 impl SourceFigures {
-    /// Returns whether its mail is the domain's own and must pass.
+    /// Returns whether the source's mail is the domain's own and must pass.
     pub const fn is_own(&self) -> bool {
         matches!(self.kind, SourceKind::Own) || matches!(self.is_mine, Some(true))
     }

@@ -81,7 +81,7 @@ pub enum State {
         /// The record's `content_expires_at`.
         deadline: Timestamp,
     },
-    /// Past its deadline: refused everywhere, not yet destroyed.
+    /// The content is past its deadline: refused everywhere, not yet destroyed.
     Refused {
         /// The record's `content_deleted_at`. From this time on the owner can't read the content.
         at: Timestamp,

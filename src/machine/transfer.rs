@@ -45,7 +45,7 @@ pub enum Status {
     Failed,
     /// The recipient's address was suppressed before the message was sent.
     Suppressed,
-    /// Canceled by its sender.
+    /// The sender canceled the message.
     Canceled,
     /// The recipient marked the message as spam.
     Complained,

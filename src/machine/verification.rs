@@ -31,7 +31,7 @@ const PENDING_MAX: Duration = Duration::from_secs(6 * 3600);
 pub struct State {
     /// Status.
     pub status: DomainStatus,
-    /// Time at which its record was last found.
+    /// Time at which the domain's record was last found.
     pub last_seen_at: Option<Timestamp>,
     /// Number of checks since the last status change, for the backoff.
     pub checks: u32,

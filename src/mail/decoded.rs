@@ -28,11 +28,11 @@ pub struct Decoded {
 /// A file in a message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DecodedFile {
-    /// File name, if it has one.
+    /// File name, if the part has one.
     pub filename: Option<String>,
     /// Media type without parameters.
     pub content_type: String,
-    /// Content-ID without angle brackets, if it has one.
+    /// Content-ID without angle brackets, if the part has one.
     pub content_id: Option<String>,
     /// Size of the decoded content in bytes.
     pub size: usize,

@@ -41,7 +41,7 @@ pub struct ReadParts {
 /// A file in a message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AttachedFile {
-    /// File name, if it has one.
+    /// File name, if the part has one.
     pub filename: Option<String>,
     /// Media type with parameters, as in the message.
     pub content_type: String,

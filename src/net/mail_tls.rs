@@ -24,7 +24,7 @@ pub(super) type VerifyError = (TlsFault, String);
 #[derive(Debug)]
 pub(super) struct MailTls {
     pub(super) config: Arc<ClientConfig>,
-    /// Configuration for servers whose certificate must verify for their name: smarthosts.
+    /// Configuration for smarthosts, whose certificate must verify for their name.
     pub(super) verified: Arc<ClientConfig>,
     /// Absent if there are no roots: then no certificate verifies.
     verifier: Option<Arc<RootVerifier>>,

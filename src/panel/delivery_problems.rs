@@ -38,7 +38,7 @@ pub(super) struct RepeatedAnswer {
 /// The most frequent problems of a period.
 #[derive(Debug)]
 pub(super) struct DeliveryProblems {
-    /// The most frequent one first.
+    /// Groups of problems, the most frequent first.
     pub(super) answers: Vec<RepeatedAnswer>,
     /// Whether the period has more events than were read.
     pub(super) is_cut: bool,

@@ -28,7 +28,7 @@ impl StatusGroup {
         Self::ALL.into_iter().find(|group| group.as_str() == name)
     }
 
-    /// Returns its statuses.
+    /// Returns the group's statuses.
     pub(super) fn statuses(self) -> Vec<Status> {
         Status::ALL.into_iter().filter(|status| self.contains(*status)).collect()
     }

@@ -141,9 +141,9 @@ impl Row {
 pub(super) struct Trend {
     /// Deliveries over time.
     pub(super) deliveries: Chart,
-    /// Bounce rate against its thresholds.
+    /// Bounce rate, compared with its thresholds.
     pub(super) bounces: Chart,
-    /// Complaint rate against its thresholds.
+    /// Complaint rate, compared with its thresholds.
     pub(super) complaints: Chart,
     /// Rows by step, the newest first.
     pub(super) rows: Vec<Row>,

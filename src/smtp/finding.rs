@@ -35,7 +35,7 @@ pub fn lookup_failed() -> Bounce {
     found(BounceKind::Soft, Category::DnsFailure, "4.4.3", BounceSource::Dns, "dns-temporary", advice)
 }
 
-/// Returns the failure for mail that would come back to us.
+/// Returns the failure for mail that would come back to this service.
 pub fn loops_back() -> Bounce {
     let advice = "Check the domain's records in DNS: its mail would come back to this server.";
     found(BounceKind::Undetermined, Category::RoutingLoop, "5.4.6", BounceSource::Local, "local-loop", advice)

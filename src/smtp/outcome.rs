@@ -105,7 +105,7 @@ pub enum Ending {
 /// One attempt at one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The phase in which it ended.
+    /// The phase in which the attempt ended.
     pub phase: Phase,
     /// End of the attempt. A 2xx in phase `Dot` is a delivery.
     pub ending: Ending,

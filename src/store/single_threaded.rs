@@ -32,7 +32,7 @@ pub(crate) struct Turns {
 
 struct LandingBatch {
     batch: RecordedBatch,
-    /// Monotonic time at which its callers stop waiting; `None` once they have.
+    /// Monotonic time at which the callers stop waiting; `None` afterwards.
     doubted_at: Option<Duration>,
 }
 

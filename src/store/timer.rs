@@ -89,7 +89,7 @@ impl TimerKind {
 /// One timer. Timers sort by due time first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Timer {
-    /// Time at which it fires.
+    /// Time at which the timer fires.
     pub due: Timestamp,
     /// Purpose of the timer.
     pub kind: TimerKind,

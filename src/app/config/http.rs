@@ -56,7 +56,7 @@ pub struct Acme {
 /// `[compat]`: APIs for clients of other services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Compat {
-    /// Whether their paths also work without the prefix, for clients with only a host setting.
+    /// Whether the services' paths also work without the prefix, for clients with only a host setting.
     pub root: bool,
 }
 

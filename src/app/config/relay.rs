@@ -29,9 +29,9 @@ pub struct Relay {
     pub source: Vec<IpAddr>,
     /// Name in EHLO, if it is not the host name.
     pub ehlo: Option<DomainName>,
-    /// The streams that it carries.
+    /// The streams of the relay.
     pub streams: Vec<Stream>,
-    /// Daily limit while its addresses are new to receivers.
+    /// Daily limit while the relay's addresses are new to receivers.
     pub warm_up: Option<WarmUp>,
 }
 
@@ -103,7 +103,7 @@ impl SecretFile {
         }
     }
 
-    /// Returns its path.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.0
     }

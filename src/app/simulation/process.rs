@@ -18,7 +18,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(super) struct Host {
     pub(super) workers: Workers,
-    /// Is notified when they have work.
+    /// Is notified when the workers have work.
     pub(super) has_work: Notify,
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Submission {
     /// Number of requests started.
     pub(super) tries: usize,
     pub(super) progress: Progress,
-    /// Elapsed time at which its client got the answer that it was accepted.
+    /// Elapsed time at which the client learned that the message was accepted.
     pub(super) accepted_at: Duration,
     /// Times at which a tenant knew that a message was canceled.
     pub(super) canceled: BTreeMap<MessageId, Duration>,
@@ -79,7 +79,7 @@ pub(super) struct Taken {
     pub(super) mail_at: Duration,
     /// Time of its final dot.
     pub(super) at: Duration,
-    /// The process that sent it.
+    /// The process that sent the message.
     pub(super) life: u32,
     /// Whether the 250 was sent.
     pub(super) is_answered: bool,
@@ -112,7 +112,7 @@ pub(super) struct Posted {
     pub(super) tenant: usize,
     pub(super) event: String,
     pub(super) body: Vec<u8>,
-    /// The process that sent it.
+    /// The process that sent the request.
     pub(super) life: u32,
     pub(super) at: Duration,
     /// Whether a 2xx was sent.
@@ -143,9 +143,9 @@ pub(super) struct Node {
     machine: Machine,
     /// Number of disks that it has lost.
     pub(super) lost_disks: u64,
-    /// Elapsed time since which it can't reach the bucket.
+    /// Elapsed time since which the machine can't reach the bucket.
     pub(super) cut_at: Option<Duration>,
-    /// Whether its store served, and another machine claimed the log since.
+    /// Whether the machine's store served, and another machine claimed the log since.
     pub(super) is_deposed: bool,
 }
 

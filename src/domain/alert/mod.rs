@@ -178,7 +178,7 @@ macro_rules! conditions {
                 match self {$(Self::$name => $text,)*}
             }
 
-            /// Returns its scope.
+            /// Returns the condition's scope.
             pub const fn scope(self) -> Scope {
                 match self {$(Self::$name => Scope::$scope,)*}
             }
@@ -287,7 +287,7 @@ impl Sighting {
         Self { condition, subject: None, severity, summary, seen: printable(seen.as_ref(), SEEN_BYTES_MAX) }
     }
 
-    /// Sets its subject.
+    /// Sets the finding's subject.
     #[must_use]
     pub fn of(self, subject: Subject) -> Self {
         Self { subject: Some(subject), ..self }

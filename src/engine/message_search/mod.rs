@@ -65,7 +65,7 @@ pub struct MessageFilter {
     pub before: Option<Timestamp>,
     /// The domain of the sender or of the recipient.
     pub domain: Option<DomainName>,
-    /// The API key that it was sent with.
+    /// The API key with which the message was sent.
     pub key: Option<KeyId>,
     /// Metadata pairs, names and values.
     pub metadata: Vec<(String, String)>,

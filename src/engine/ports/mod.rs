@@ -292,7 +292,7 @@ pub struct ProviderAnswer {
     pub status: u16,
     /// Complete body.
     pub body: Vec<u8>,
-    /// Time for which its headers allow caching.
+    /// Time for which the answer's headers allow caching.
     pub lifetime: Option<Duration>,
 }
 

@@ -20,7 +20,7 @@ pub struct PendingClaim {
     position: Position,
     /// Time of its first try, on the clock of the lease.
     pub asked_at: Duration,
-    /// Time in its first line.
+    /// Time in the claim's first line.
     pub time: Timestamp,
 }
 

@@ -32,7 +32,7 @@ use recipient::Transaction;
 pub struct SmtpClient {
     /// The name given in EHLO or HELO.
     pub name: String,
-    /// The address that it connects from.
+    /// The address from which the client connects.
     pub address: IpAddr,
     /// The TLS version, such as `TLSv1.3`; `None` without TLS.
     pub tls_version: Option<String>,

@@ -69,7 +69,7 @@ pub(super) enum Seen {
 
 /// A domain whose look-up runs or waits.
 pub(super) struct Asked {
-    /// Time at which it began to wait.
+    /// Time at which the look-up began to wait.
     pub(super) since: Duration,
     /// One look-up for each account that needs it. The first result serves all.
     pub(super) look_ups: Vec<LookUp>,

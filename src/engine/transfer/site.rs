@@ -12,7 +12,7 @@ use crate::smtp::shaping::Shaping;
 /// Target of mail. Each relay that sends there has one destination queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Site {
-    /// The servers of a known provider, for all domains that it hosts.
+    /// The servers of a known provider, for all domains that the provider hosts.
     Provider(Arc<str>),
     /// This set of mail servers, by their sorted names.
     Servers(Arc<str>),
@@ -36,7 +36,7 @@ impl Site {
         Self::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
     }
 
-    /// Returns its name, for the operator.
+    /// Returns the site's name, for the operator.
     pub(super) fn name(&self) -> Cow<'_, str> {
         match self {
             Self::Provider(name) | Self::Servers(name) | Self::Smarthost(name) => Cow::Borrowed(name),
@@ -44,7 +44,7 @@ impl Site {
         }
     }
 
-    /// Returns its name in texts for people.
+    /// Returns the site's name in texts for people.
     pub(super) fn name_for_people(&self) -> Cow<'_, str> {
         match self {
             Self::Provider(name) => Cow::Borrowed(provider_name(name)),

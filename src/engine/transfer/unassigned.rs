@@ -16,7 +16,7 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use crate::store::timer_cache::QueueNumber;
 
-/// Number of these alarms; destination numbers start at one.
+/// Number of the alarms of unassigned messages; destination numbers start at one.
 pub(super) const NUMBER: QueueNumber = QueueNumber::MAX;
 
 impl Shared {

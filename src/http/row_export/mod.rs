@@ -45,7 +45,7 @@ impl FromStr for ExportFormat {
 }
 
 impl ExportFormat {
-    /// Returns its name, which is also the file extension.
+    /// Returns the format's name, which is also the file extension.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Csv => "csv",

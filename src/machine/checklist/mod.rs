@@ -45,7 +45,7 @@ pub enum Receiver {
     Google,
     /// Yahoo and AOL, since February 2024.
     Yahoo,
-    /// Outlook.com and its other domains, since May 2025.
+    /// Outlook.com and Microsoft's other consumer domains, since May 2025.
     Microsoft,
 }
 

@@ -43,7 +43,7 @@ impl<'m> Entity<'m> {
         text::value_of(&self.fields, name)
     }
 
-    /// Returns its media type in lower case; the default is `text/plain` (RFC 2045 5.2).
+    /// Returns the part's media type in lower case; the default is `text/plain` (RFC 2045 5.2).
     pub(in crate::mail) fn media_type(&self) -> String {
         let named = self.content_type.split(';').next().unwrap_or_default();
         let named: String = named.chars().filter(|c| !c.is_whitespace()).collect();
@@ -56,19 +56,20 @@ impl<'m> Entity<'m> {
         Some(String::from_utf8_lossy(&value).trim().to_owned())
     }
 
-    /// Returns its decoded content with CRLF line ends, up to a maximum size.
+    /// Returns the part's decoded content with CRLF line ends, up to a maximum size.
     pub(super) fn content(&self, length_max: usize) -> Cow<'m, [u8]> {
         let encoding = self.value("Content-Transfer-Encoding").unwrap_or_default();
         transfer_encoding::decoded(self.body, &text::without_comments(&encoding), length_max)
     }
 
-    /// Returns its decoded content byte for byte, up to a maximum size.
+    /// Returns the part's decoded content byte for byte, up to a maximum size.
     pub(in crate::mail) fn bytes(&self, bytes_max: usize) -> Cow<'m, [u8]> {
         let encoding = self.value("Content-Transfer-Encoding").unwrap_or_default();
         transfer_encoding::decoded_bytes(self.body, &text::without_comments(&encoding), bytes_max)
     }
 
-    /// Returns its direct parts, the last of which may be incomplete; empty if it has no boundary or too many parts.
+    /// Returns the part's direct parts, the last of which may be incomplete; empty if it has no boundary or too many
+    /// parts.
     pub(in crate::mail) fn parts(&self) -> Vec<&'m [u8]> {
         let boundary = self.parameter("boundary").filter(|boundary| !boundary.is_empty());
         let Some(boundary) = boundary.filter(|_| self.media_type().starts_with("multipart/")) else {

@@ -60,9 +60,9 @@ const COPIES: [&str; 7] =
 pub struct UnstructuredBounce {
     /// The text before the quoted message; at most [`TEXT_BYTES_MAX`] bytes.
     pub text: String,
-    /// The reply code that it most likely quotes, 400 to 599.
+    /// The reply code that the text most likely quotes, 400 to 599.
     pub smtp_code: Option<u16>,
-    /// The enhanced code that it most likely quotes.
+    /// The enhanced code that the text most likely quotes.
     pub enhanced: Option<EnhancedCode>,
 }
 

@@ -19,7 +19,7 @@ const ANSWER_BYTES: usize = 8 * 1024;
 
 /// A listener to probe.
 pub struct SubmissionHost<'a> {
-    /// The name that its certificate must match.
+    /// The name that the server's certificate must match.
     pub name: &'a str,
     /// Address of the listener.
     pub address: SocketAddr,

@@ -38,7 +38,7 @@ struct DomainPage {
     next_check_at: Option<Moment>,
     /// Days between rotations of the keys.
     rotation_days: u16,
-    /// Days as typed, if they were refused.
+    /// Days as typed, if the input was refused.
     typed_days: Option<String>,
     /// Reasons for the refusal.
     days_fault: String,

@@ -38,7 +38,7 @@ struct QueuePage {
     looked_at: String,
     /// Maximum time for which a message is retried, in hours.
     hours: u64,
-    /// Domain to pause as typed, if it was refused.
+    /// Domain to pause as typed, if the input was refused.
     domain: String,
     faults: FormErrors,
     live: &'static str,

@@ -26,7 +26,7 @@ pub(super) struct SavedSearches {
     pub(super) here: Option<String>,
     /// Whether the search on display can be saved.
     pub(super) may_save: bool,
-    /// Entered name, if it was refused.
+    /// Entered name, if the input was refused.
     pub(super) name: String,
     /// Errors of the form.
     pub(super) faults: FormErrors,

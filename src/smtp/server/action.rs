@@ -155,7 +155,7 @@ impl SubmissionStage {
 /// A 4xx or 5xx answer that the session itself chose, or an answer to a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedCommand {
-    /// The stage in which it was given.
+    /// The stage in which the answer was given.
     pub stage: SubmissionStage,
     /// The answer.
     pub answer: Answer,

@@ -87,7 +87,8 @@ impl Answer {
         self.code >= 500
     }
 
-    /// Appends its lines as sent over the wire. Every line has the enhanced code, as in the answers of large receivers.
+    /// Appends the answer's lines as sent over the wire. Every line has the enhanced code, as in the answers of large
+    /// receivers.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let last = self.lines.len() - 1;
         for (place, line) in self.lines.iter().enumerate() {

@@ -86,7 +86,7 @@ pub enum Rule {
     Row,
     /// A row that refers to another refers to an existing one.
     Partner,
-    /// Everything queued has its timer, and every timer has something queued.
+    /// Everything in the queue has a timer, and every timer has something in the queue.
     Queue,
     /// A message's timeline agrees with its status, in the order of its events.
     Timeline,

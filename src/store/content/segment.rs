@@ -19,7 +19,7 @@ pub(in crate::store) struct Segment {
     pub(super) bucket: Timestamp,
     /// Number in the bucket.
     pub(super) number: u32,
-    /// Key that seals its bodies.
+    /// Key that seals the segment's bodies.
     pub(super) key: MasterKey,
     /// The key as bytes, until its slot is written.
     pub(super) key_bytes: Zeroizing<[u8; MasterKey::LENGTH]>,

@@ -85,7 +85,7 @@ pub(in crate::store) trait Disk: Send + Sync {
 
 /// An open file. Every method may be called from any thread.
 pub(in crate::store) trait DiskFile: Send + Sync {
-    /// Returns its length in bytes.
+    /// Returns the file's length in bytes.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `buffer` from `offset` on.

@@ -47,7 +47,7 @@ pub struct AdmissionRequest<'a> {
     pub has_unsubscribe_url: bool,
     /// The idempotency key, if the request has one.
     pub idempotency: Option<&'a IdempotencyClaim>,
-    /// The content that it adds to the account's storage.
+    /// The content that the message adds to the account's storage.
     pub storage: StorageRoom,
 }
 

@@ -28,7 +28,7 @@ pub struct Suppression {
     pub address: Address,
     /// Reason of the suppression.
     pub reason: SuppressionReason,
-    /// The message that caused it.
+    /// The message that caused the suppression.
     pub message: Option<MessageId>,
     /// SMTP code of the reply.
     pub smtp_code: Option<u16>,
@@ -173,7 +173,7 @@ pub struct Suppress {
     pub account: AccountId,
     /// The address.
     pub suppression: Suppression,
-    /// Queued messages to it whose leases the caller holds; they end.
+    /// Queued messages to the address whose leases the caller holds; they end.
     pub waiting: Vec<MessageId>,
 }
 
@@ -196,7 +196,7 @@ pub struct ImportSuppressions {
     pub account: AccountId,
     /// The addresses, [`IMPORTED_MAX`] at most.
     pub suppressions: Vec<Suppression>,
-    /// Queued messages to them whose leases the caller holds; they end.
+    /// Queued messages to the addresses whose leases the caller holds; they end.
     pub waiting: Vec<MessageId>,
 }
 

@@ -19,7 +19,7 @@ use crate::store::timer::{Timer, TimerKind};
 pub struct KeepStsPolicy {
     /// Domain of the policy.
     pub domain: DomainName,
-    /// Identifier in its DNS record.
+    /// Identifier in the policy's DNS record.
     pub id: String,
     /// The policy.
     pub policy: StsPolicy,

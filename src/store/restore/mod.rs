@@ -49,7 +49,7 @@ const PARTS: usize = 64;
 pub enum Lineage {
     /// A copy, which must not continue the original's log.
     Fork {
-        /// Whether its queue is on hold until the operator releases it.
+        /// Whether the restored queue is on hold until the operator releases it.
         holds_queue: bool,
     },
     /// A standby, which follows the original's log.

@@ -29,9 +29,9 @@ pub struct AlertRow {
     pub summary: String,
     /// Last observation.
     pub seen: String,
-    /// Time at which it opened.
+    /// Time at which the alert opened.
     pub opened_at: Timestamp,
-    /// Time at which it ended; `None` while it is open.
+    /// Time at which the alert ended; `None` while it is open.
     pub resolved_at: Option<Timestamp>,
     /// Changes without a notice yet, oldest first.
     pub announcements: Vec<PendingNotice>,

@@ -143,7 +143,7 @@ impl Row for DmarcMarkRow {
 pub struct DmarcReporterRow {
     /// Name of the reporter, in its own words.
     pub name: String,
-    /// The last day on which it reported.
+    /// The last day on which the reporter reported.
     pub last_day: u32,
     /// Whether the account has excluded the reporter from the counts.
     pub is_ignored: bool,

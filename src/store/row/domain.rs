@@ -28,7 +28,7 @@ pub struct DomainRow {
     pub verified_at: Option<Timestamp>,
     /// Time of the last check of its records.
     pub last_checked_at: Option<Timestamp>,
-    /// Time at which its RSA record was last seen.
+    /// Time at which the domain's RSA record was last seen.
     pub last_seen_at: Option<Timestamp>,
     /// Time of the next check of its records; `None` if it is never checked again.
     pub next_check_at: Option<Timestamp>,
@@ -132,7 +132,7 @@ pub struct DkimKeyRow {
     pub selector: String,
     /// Algorithm.
     pub algorithm: DkimAlgorithm,
-    /// State in its life cycle.
+    /// State of the key in its life cycle.
     pub state: DkimState,
     /// Time of creation.
     pub created_at: Timestamp,

@@ -38,9 +38,9 @@ pub struct MessageRow {
     pub created_at: Timestamp,
     /// Expiry that the sender set.
     pub expires_at: Option<Timestamp>,
-    /// Time at which its status becomes `failed` at the latest.
+    /// Time at which the message's status becomes `failed` at the latest.
     pub give_up_at: Timestamp,
-    /// Time after which its content is no longer shown.
+    /// Time after which the message's content is no longer shown.
     pub content_expires_at: Timestamp,
     /// The API key of the submission; `None` if the operator sent it.
     pub key: Option<KeyId>,
@@ -139,7 +139,7 @@ pub struct TransferRow {
     pub provider: Option<String>,
     /// Number of attempts that crashed. After the third the message is set aside.
     pub crashes: u8,
-    /// Time since which its content could not be read, if the last read failed.
+    /// Time since which the message's content could not be read, if the last read failed.
     pub unreadable_since: Option<Timestamp>,
 }
 

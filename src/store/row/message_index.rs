@@ -77,7 +77,7 @@ impl Term {
         Self(hash ^ (hash >> 29))
     }
 
-    /// Returns its positions among `bits`.
+    /// Returns the term's positions among `bits`.
     fn places(self, bits: usize) -> impl Iterator<Item = usize> {
         let step = self.0.rotate_left(32) | 1;
         (0..PROBES).map(move |probe| {

@@ -39,7 +39,7 @@ pub struct OutcomeCounts {
     pub complained: u64,
     /// Messages through whose link the recipient unsubscribed.
     pub unsubscribed: u64,
-    /// Messages not sent, because their address became suppressed.
+    /// Messages that were not sent, because their address became suppressed.
     pub suppressed: u64,
     /// Messages withdrawn.
     pub canceled: u64,

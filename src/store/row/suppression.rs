@@ -62,7 +62,7 @@ pub struct SuppressionRow {
     pub email: String,
     /// Reason of the suppression.
     pub reason: SuppressionReason,
-    /// The message that caused it.
+    /// The message that caused the suppression.
     pub message: Option<MessageId>,
     /// SMTP code of the reply.
     pub smtp_code: Option<u16>,

@@ -14,7 +14,7 @@ use crate::store::schema::Table;
 pub struct StsPolicyRow {
     /// Domain of the policy.
     pub domain: DomainName,
-    /// Identifier in its DNS record.
+    /// Identifier in the policy's DNS record.
     pub id: String,
     /// The policy.
     pub policy: StsPolicy,

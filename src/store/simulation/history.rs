@@ -38,7 +38,7 @@ pub(super) struct Submitted {
     pub(super) body: Vec<u8>,
     pub(super) claim: Option<IdempotencyClaim>,
     pub(super) answer: Vec<u8>,
-    /// Whether its address was known to be suppressed, and no operation in progress changes that.
+    /// Whether the message's address was known to be suppressed, and no operation in progress changes that.
     pub(super) to_suppressed: bool,
     pub(super) accepted: Known,
 }
@@ -62,7 +62,7 @@ pub(super) struct History {
     pub(super) rows: Rows,
     /// The rows after each acknowledged commit, with the last write to the journal by then.
     pub(super) states: Vec<(Rows, Option<LastWrite>)>,
-    /// Events seen after it, and the greatest assigned identifier by then.
+    /// Events seen after the last acknowledged commit, and the greatest identifier assigned by then.
     pub(super) events: BTreeSet<EventId>,
     pub(super) last_id: Ulid,
     /// Messages that had ended by then.

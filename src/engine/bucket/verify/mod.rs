@@ -60,7 +60,7 @@ pub struct Depth {
     pub deep: bool,
     /// Current time.
     pub now: Timestamp,
-    /// Time after its deadline for which a key may still exist.
+    /// Time for which a key may still exist after its deadline.
     pub key_grace: Duration,
 }
 

@@ -25,7 +25,7 @@ pub struct AcceptAll {
 pub struct OneRefused {
     /// Index of the first refused message, from 0.
     pub place: usize,
-    /// Reason for its refusal.
+    /// Reason for the refusal.
     pub refusal: Refusal,
 }
 

@@ -70,7 +70,7 @@ pub struct IgnoreDmarcReporter {
     pub name: String,
     /// The domain that signs the reports; `None` for any.
     pub signer: Option<String>,
-    /// Whether its reports are excluded.
+    /// Whether the reporter's reports are excluded.
     pub is_ignored: bool,
     /// The only stream whose domains may be changed; `None` allows any.
     pub limit: Option<Stream>,

@@ -201,7 +201,7 @@ impl RecordDmarcReport {
         Some(keys::dmarc_seen(self.account, self.domain, day_of(report.begin), digest))
     }
 
-    /// Adds its messages to those of the day.
+    /// Adds the report's messages to those of the day.
     fn count(&self, tables: &mut Tables<'_>, day: &mut DmarcDayRow, signer: &DomainName) -> Result<(), StoreError> {
         let reporter = self.note_reporter(tables, signer)?;
         let place = day.reporters.iter().position(|known| known.reporter == reporter.key).unwrap_or_else(|| {

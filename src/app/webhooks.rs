@@ -10,7 +10,7 @@ use crate::net::network_guard::Guard;
 
 /// Name resolution and permitted addresses of webhook receivers.
 pub(super) struct Webhooks {
-    /// Addresses that they may have.
+    /// Addresses that the receivers may have.
     pub(super) guard: Arc<Guard>,
     /// Resolver of the host names.
     pub(super) names: Arc<dyn HostAddresses>,

@@ -63,7 +63,7 @@ impl fmt::Display for AccountHint {
 /// A decoded token. Its content is not trusted before [`Parsed::verify`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {
-    /// Number of the key that it claims.
+    /// Number of the key that the token names.
     key_number: u8,
     /// Message that the token names.
     pub message: MessageId,

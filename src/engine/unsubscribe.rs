@@ -22,7 +22,7 @@ pub const LINKS: &str = "/unsubscribe/";
 #[derive(Clone, Debug)]
 pub struct Link {
     path: ReturnPath,
-    /// The message that carried it.
+    /// The message that carried the link.
     pub message: MessageRow,
 }
 

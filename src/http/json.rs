@@ -160,11 +160,11 @@ fn write_length(length: usize, form: &mut Vec<u8>) {
 /// Treatment of lists, by position. A list of bytes would take dozens of times the memory of its text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
-    /// Lists stay lists.
+    /// Lists are kept.
     Values,
-    /// Lists stay lists; those of the member `attachments` may contain files.
+    /// Lists are kept; those of the member `attachments` may contain files.
     Email,
-    /// Lists stay lists. The member `content` of their objects is a file.
+    /// Lists are kept. The member `content` of their objects is a file.
     Files,
     /// Lists are bytes, and become base64.
     Bytes,

@@ -30,7 +30,7 @@ pub struct Rate {
 pub struct RateView {
     /// Number of requests that the window allows.
     pub limit: u32,
-    /// Number of requests that it still allows now: `r`.
+    /// Number of requests that the window still allows: `r`.
     pub remaining: u32,
     /// Whole seconds until one more request is allowed: `t`; 0 if no request counts.
     pub reset_secs: u64,

@@ -76,7 +76,7 @@ struct Count {
 pub struct RelayBackoff {
     /// The end of the backoff.
     pub until: Timestamp,
-    /// Whether this failure began it. Several messages may meet the same failure, which counts once.
+    /// Whether this failure began the backoff. Several messages may meet the same failure, which counts once.
     pub is_new: bool,
 }
 

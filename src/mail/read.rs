@@ -98,7 +98,7 @@ impl BodyParts {
         Self(listed.filter_map(|id| usize::try_from(*id).ok()).collect())
     }
 
-    /// Returns whether the part in this place is one of them.
+    /// Returns whether the part in this place is a part of the body.
     pub(super) fn has(&self, place: usize, part: &MessagePart<'_>) -> bool {
         part.attachment_name().is_none() && self.0.contains(&place)
     }

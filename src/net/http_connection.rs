@@ -45,7 +45,7 @@ const H1_BUFFER: usize = 64 * 1024;
 pub struct Connection {
     /// The client's address; absent on a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// The listener that accepted it.
+    /// The listener that accepted the connection.
     pub kind: ListenerKind,
     /// Whether the connection is encrypted.
     pub encrypted: bool,

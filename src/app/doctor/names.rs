@@ -54,7 +54,7 @@ fn validation(patient: &Patient, answer: &ServerAnswer) -> Check {
     }
 }
 
-/// Checks whether this server's names resolve to it.
+/// Checks whether this server's names resolve to its addresses.
 pub(super) async fn forward(patient: &Patient) -> Vec<Check> {
     let config = &patient.config;
     let mut checks = vec![leads_here(patient, "forward DNS", config.hostname.as_str(), None).await];

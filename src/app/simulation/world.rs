@@ -141,7 +141,7 @@ pub(super) enum End {
 /// A machine that may serve.
 pub(super) struct Node {
     machine: Machine,
-    /// Number of disks that it has lost.
+    /// Number of disks that the machine has lost.
     pub(super) lost_disks: u64,
     /// Elapsed time since which the machine can't reach the bucket.
     pub(super) cut_at: Option<Duration>,

@@ -146,7 +146,7 @@ impl NoticeKind {
         }
     }
 
-    /// Returns the type of the webhook that reports it.
+    /// Returns the type of the webhook that reports the change.
     pub const fn webhook_type(self) -> &'static str {
         match self {
             Self::Opened => "alert.opened",
@@ -183,7 +183,7 @@ macro_rules! conditions {
                 match self {$(Self::$name => Scope::$scope,)*}
             }
 
-            /// Returns the severities that it may have.
+            /// Returns the severities that the condition may have.
             pub const fn severities(self) -> &'static [Severity] {
                 match self {$(Self::$name => &[$(Severity::$severity),*],)*}
             }

@@ -34,7 +34,7 @@ pub struct NoticeResult {
     pub to: String,
     /// Whether the notice was accepted.
     pub status: NoticeStatus,
-    /// The relay that accepted it.
+    /// The relay that accepted the notice.
     pub relay: Option<String>,
     /// The answer or the failure; and whether the mail is signed.
     pub detail: String,

@@ -43,7 +43,7 @@ pub(in crate::engine) struct Notifier {
 /// Result of one attempt to send a notice.
 struct Attempt {
     end: NoticeEnd,
-    /// Number of changes that it reported.
+    /// Number of changes that the notice reported.
     items: usize,
 }
 

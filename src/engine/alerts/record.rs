@@ -74,7 +74,7 @@ pub struct NoticeRecord<'a> {
     pub channel: Channel,
     /// Progress of the notice.
     pub status: NoticeStatus,
-    /// The relay that accepted it.
+    /// The relay that accepted the notice.
     pub relay: Option<&'a str>,
 }
 

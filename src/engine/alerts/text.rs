@@ -16,7 +16,7 @@ use crate::store::row::notice::NoticeItem;
 pub(super) struct MailText {
     pub(super) subject: String,
     pub(super) text: String,
-    /// Alerts that it reports.
+    /// Alerts that the mail reports.
     pub(super) alerts: Vec<String>,
 }
 

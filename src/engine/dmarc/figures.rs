@@ -93,9 +93,9 @@ pub struct Source {
     pub kind: SourceKind,
     /// Whether the account marked the source as its own or as another's.
     pub is_mine: Option<bool>,
-    /// Day of the first report that lists it.
+    /// Day of the first report that lists the source.
     pub first_day: u32,
-    /// Day of the last report that lists it.
+    /// Day of the last report that lists the source.
     pub last_day: u32,
     /// Counts of its messages.
     pub counts: DmarcCounts,

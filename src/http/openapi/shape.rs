@@ -20,7 +20,7 @@ pub(in crate::http) trait Shape {
 
 /// A type with members that only some answers contain.
 pub(in crate::http) trait FullShape: Shape {
-    /// Returns the schema with all of them.
+    /// Returns the schema with all members.
     fn whole() -> Schema;
 }
 

@@ -46,7 +46,7 @@ pub struct Part {
 pub struct Source {
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
-    /// Whether some of them had one of our signatures.
+    /// Whether some of the messages had one of our signatures.
     pub has_own_signature: bool,
     /// The signing domains, with the message counts of their rows.
     pub dkim_domains: Vec<(DomainName, u64)>,

@@ -54,7 +54,7 @@ impl ProbeType {
 pub struct ServerAnswer {
     /// The records as text: addresses, names in lower case without trailing dot, or joined TXT strings.
     pub records: Vec<String>,
-    /// Whether the server reports that it validated them (RFC 4035 3.2.3).
+    /// Whether the server reports that it validated the records (RFC 4035 3.2.3).
     pub is_validated: bool,
     /// Validity period of the signatures in the answer, in seconds since 1970.
     pub signed: Option<(u32, u32)>,

@@ -15,7 +15,7 @@ pub struct Head {
     pub store_format: u32,
     /// Time of the backup: it contains everything committed until then, and nothing later.
     pub taken_at: Timestamp,
-    /// Version of Postrider that made it.
+    /// Version of Postrider that made the backup.
     pub program: String,
     /// Whether the backup contains message bodies.
     pub has_content: bool,

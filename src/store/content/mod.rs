@@ -71,7 +71,7 @@ pub struct SealedBody {
 }
 
 impl SealedBody {
-    /// Returns the number of bytes that it takes in its segment.
+    /// Returns the number of bytes that the body takes in its segment.
     pub fn stored_bytes(&self) -> u64 {
         u64::try_from(self.bytes.len()).unwrap_or(u64::MAX)
     }

@@ -50,7 +50,7 @@ pub(super) const STEPS: &[Step] = &[Step {
 pub struct Migration {
     /// Number of finished rows, in the backup and in the copy.
     pub rows: u64,
-    /// Total number of rows of both.
+    /// Total number of rows of backup and copy.
     pub of: u64,
 }
 

@@ -25,7 +25,7 @@ pub struct AlertRow {
     pub worst: Severity,
     /// Subject, if the condition has one.
     pub subject: Option<Subject>,
-    /// One line that describes it.
+    /// One line that describes the alert.
     pub summary: String,
     /// Last observation.
     pub seen: String,
@@ -79,7 +79,7 @@ pub struct AlertNotice {
     pub channel: Channel,
     /// Progress of the notice.
     pub status: NoticeStatus,
-    /// The relay that took it.
+    /// The relay that accepted the notice.
     pub relay: Option<String>,
 }
 

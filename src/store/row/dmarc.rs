@@ -73,7 +73,7 @@ pub struct ReporterDay {
     pub reporter: ReporterKey,
     /// Reports.
     pub reports: u32,
-    /// Policies that it saw published, one bit for each.
+    /// Policies that the reporter saw published, one bit for each.
     policies: u8,
 }
 
@@ -115,9 +115,9 @@ impl Row for DmarcCountsRow {
 /// A source of a domain's mail; its key names account, domain and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcSourceRow {
-    /// The first day on which a report named it.
+    /// The first day on which a report named the source.
     pub first_day: u32,
-    /// The last day on which a report named it.
+    /// The last day on which a report named the source.
     pub last_day: u32,
     /// Whether the account has confirmed the source as its own.
     pub is_mine: Option<bool>,

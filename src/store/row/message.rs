@@ -44,7 +44,7 @@ pub struct MessageRow {
     pub content_expires_at: Timestamp,
     /// The API key of the submission; `None` if the operator sent it.
     pub key: Option<KeyId>,
-    /// The selectors of the domain's DKIM keys that signed it.
+    /// The selectors of the domain's DKIM keys that signed the message.
     pub selectors: Vec<String>,
     /// Size of the signed message in bytes.
     pub size_bytes: u32,

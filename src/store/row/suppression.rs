@@ -72,7 +72,7 @@ pub struct SuppressionRow {
     pub note: Option<String>,
     /// Time of creation.
     pub created_at: Timestamp,
-    /// The import that wrote it in batches. The suppression takes effect once that import has finished.
+    /// The import that wrote the suppression in batches. The suppression takes effect once the import has finished.
     pub import: Option<Ulid>,
 }
 

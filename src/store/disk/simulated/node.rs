@@ -112,8 +112,8 @@ impl FileNode {
         }
     }
 
-    /// Makes a random part of the unsynced data durable. The system counts its pages as written: it still shows them,
-    /// and no later sync writes the rest. Only the length is still to be written.
+    /// Makes a random part of the unsynced data durable. The system counts the other pages as written: reads still show
+    /// them, and no later sync writes them. Only the length is still to be written.
     pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
         self.durable = self.survivors(rng);
         self.unsynced = vec![Change::Length(self.bytes.len())];

@@ -257,7 +257,7 @@ pub struct Finding {
     pub account: AccountId,
     /// The condition.
     pub condition: Condition,
-    /// Subjects for which it holds.
+    /// Subjects for which the condition holds.
     pub found: Vec<Sighting>,
     /// Subjects without a result; their alerts stay unchanged.
     pub unknown: Vec<String>,

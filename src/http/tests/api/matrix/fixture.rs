@@ -182,7 +182,8 @@ impl Kind {
         NUMBER.fetch_add(1, Relaxed)
     }
 
-    /// Returns the path at which an object of the kind is read; keys have none for accounts and users.
+    /// Returns the path at which an object of the kind is read. Accounts and users have none, because keys can't read
+    /// them.
     pub(super) const fn path(self) -> Option<&'static str> {
         match self {
             Self::Account | Self::User => None,

@@ -10,8 +10,8 @@ use super::violation::Violations;
 /// Maximum number of unknown members of one object that get a hint: finding the nearest name is slow.
 const HINTS_COUNT: usize = 8;
 
-/// Beginning of the name of a member that stands for an unknown query parameter, so that one answer names the faults of
-/// the query and of the body. No member of a sensible body begins with it.
+/// Prefix of the name of a member that represents an unknown query parameter. So one answer names the errors of both
+/// query and body. No member of a sensible body begins with it.
 pub const PARAMETER: &str = "\0?";
 
 /// An object whose members are being taken.

@@ -113,9 +113,10 @@ pub fn check_type(headers: &HeaderMap, accepts: &[&str]) -> Result<(), ApiError>
 /// Reads the whole `body` of at most `most` bytes, charged to `holder`.
 ///
 /// # Errors
-/// [`ApiError::PayloadTooLarge`] as soon as that is known, [`ApiError::RequestTimeout`] if it arrives too slowly or
-/// ends early, [`ApiError::InvalidJson`] if its chunks are malformed, [`ApiError::Overloaded`] if its holder, or all
-/// bodies together, hold too much.
+/// - [`ApiError::PayloadTooLarge`] as soon as that is known.
+/// - [`ApiError::RequestTimeout`] if the body arrives too slowly or ends early.
+/// - [`ApiError::InvalidJson`] if its chunks are malformed.
+/// - [`ApiError::Overloaded`] if its holder, or all bodies together, hold too much.
 pub async fn read(
     body: &mut Incoming,
     most: usize,

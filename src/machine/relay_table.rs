@@ -38,8 +38,8 @@ struct LoginEvidence {
 }
 
 impl LoginEvidence {
-    /// Whether a refused message of `account` shows that the relay refuses all mail. It does if the relay took no mail
-    /// of others, or refused that of another account too, or took no mail at all for some time.
+    /// Whether a refused message of `account` shows that the relay refuses all mail. This is so if the relay accepted
+    /// no mail of others, refused mail of another account too, or accepted no mail at all for some time.
     fn shows_fault(&mut self, account: AccountId, now: Timestamp) -> bool {
         let took_others = self.took.iter().flatten().any(|other| *other != account);
         let (of, since) = *self.refused.get_or_insert((account, now));

@@ -5,8 +5,8 @@
 //! at its limit      first to expire first  removed when it expires, never earlier
 //! ```
 //!
-//! An attacker who fails under invented names evicts entries that block no one yet, but never an entry that blocks
-//! someone. If every entry is at its limit, names and clients without an entry share one: guessing stays limited, and
+//! An attacker who fails under invented names evicts entries that do not block anyone yet, but never an entry
+//! that does. If every entry is at its limit, names and clients without an entry share one: guessing stays limited, and
 //! so does memory. Filling the table takes more failures within the window than passwords can be hashed in it, and a
 //! known browser has its own entry.
 

@@ -34,7 +34,7 @@ pub struct Limits {
     pub(super) short_bytes: u64,
     /// Age of the first record that triggers a checkpoint, so that an idle store has nothing to replay.
     pub(super) journal_age_max: Duration,
-    /// Maximum number of segments with an outstanding sync before a checkpoint: so many files stay open for it.
+    /// Maximum number of segments with an outstanding sync before a checkpoint. Their files stay open for it.
     pub(super) owed_segments_max: usize,
     /// Space on the device reserved for outcomes. They mostly go to pages that the database already has.
     pub(super) reserve_bytes: u64,

@@ -171,7 +171,7 @@ pub(crate) enum DiskFault {
     PowerCutOfAll,
     /// An operation fails.
     Error,
-    /// The device is full for so many operations.
+    /// The device is full for this number of operations.
     Full(u64),
 }
 

@@ -239,8 +239,9 @@ fn bounces(world: &World, record: &MessageRecord, kinds: &[String]) -> Vec<Bounc
     bounces
 }
 
-/// A server receives a message a second time only if it did not answer the first time, or if the process ended before
-/// the answer was recorded, or before the log of its successor had the record. Without the bucket two may send it.
+/// A server receives a message a second time only in three cases. It did not answer the first time, or the process
+/// ended before the answer was recorded, or the log of its successor lacked the record. Without the bucket two may send
+/// it.
 fn hand_off(world: &World, record: &MessageRecord) {
     let message_id = record.row.message_id_header(record.id);
     let state = world.state();

@@ -1,5 +1,5 @@
-//! Turns of notices: the number of them that are sent concurrently, so that a silent mail server delays only notices to
-//! its own domain, and those to users of an account whose mails wait for many silent servers.
+//! Turns of notices: limits on the notices that are sent concurrently. A silent mail server delays only notices to its
+//! own domain, and those to users of an account whose mails wait for many silent servers.
 //!
 //! Webhook requests never wait for mail. Mail to a domain has few permits, for which the operator and the accounts take
 //! turns. Mail to users of accounts also needs one of the permits for which accounts take turns; mail to the operator

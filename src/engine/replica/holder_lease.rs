@@ -15,8 +15,8 @@ use crate::store::replica::{Head, Kind};
 
 /// Maximum number of claims that are read again.
 const CLAIMS_MAX: usize = 16;
-/// Time after a claim from which all earlier leases are over. The clocks of its writer and of its reader are each at
-/// most 5 minutes from the bucket's, which is checked before each claim, and the wait takes about a minute.
+/// Time after a claim from which all earlier leases are over. The clocks of its writer and of its reader each differ
+/// from the bucket's by at most 5 minutes, which is checked before each claim. The wait takes about a minute.
 const OVER_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// Leases that may still be valid at a position of the log.

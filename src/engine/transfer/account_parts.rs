@@ -1,5 +1,5 @@
 //! The part of the queue that belongs to one account, counted by site and relay. Thousands of messages are counted for
-//! a page, so only the first fields of their rows are read, and the way of each domain's mail is looked up once.
+//! a page, so only the first fields of their rows are read. The site of each domain is looked up once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,8 +1,8 @@
 //! `GET /v1/openapi.json`: the OpenAPI 3.1 description of the API, generated from the route table, the handlers' own
 //! types, and the descriptions here, by route name. Generated once, served from memory.
 //!
-//! A route without a description, a type with an undescribed member, an example that does not match, and a stale
-//! committed copy (`docs/openapi.json`) each fail a test or do not compile.
+//! Some defects fail a test or do not compile: a route without a description, a type with an undescribed member, an
+//! example that does not match, and a stale committed copy (`docs/openapi.json`).
 
 #[cfg(test)]
 pub(super) mod check;

@@ -1,8 +1,8 @@
-//! Connection limit of one or several listeners, in all and per address, and the choice of the connection that is
-//! closed in favour of a new one. Each [`Place`] counts as one connection.
+//! Connection limit of one or several listeners, in all and per address. It also chooses the connection that is closed
+//! in favour of a new one. Each [`Place`] counts as one connection.
 //!
-//! A connection keeps its place while it works. One that only waits for its client loses it to a new one if all are in
-//! use, so a few hosts with silent connections exclude nobody.
+//! A connection keeps its place while it works. If all places are in use, a connection that only waits for its client
+//! loses its place to a new one. So a few hosts with silent connections can't exclude others.
 
 use std::collections::HashMap;
 use std::io;
@@ -65,8 +65,9 @@ impl ConnectionCap {
     }
 
     /// Returns a place for a connection from `peer`, if its networks may have one more. If all places are in use, a
-    /// connection that waits for its client loses its place: the one that has been silent longest beyond its time, or
-    /// else one of the client with the most connections, if that has more than the new one would have.
+    /// connection that waits for its client loses its place. This is the connection that has been silent longest beyond
+    /// its time. If there is none, it is one of the client with the most connections, provided that the new client
+    /// would have fewer.
     pub(in crate::net) fn enter(&self, peer: SocketAddr) -> Option<Place> {
         let address = self.0.addresses.enter(Some(peer))?;
         let (now, client) = (Instant::now(), Network::of_site(peer.ip()));

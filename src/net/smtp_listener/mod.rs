@@ -1,9 +1,9 @@
 //! SMTP listener over TCP: drives a `ServerSession` for every connection and asks the connection's [`MailHandler`]
 //! for decisions.
 //!
-//! Connections are limited in all and per address, every wait has a deadline, and a connection that only waits for its
-//! client ends if a new one needs its place, so that no client can exceed its share. Used by `dev`'s receiver, by the
-//! bounce receiver on port 25 and by submission.
+//! Connections are limited in all and per address, and every wait has a deadline. A connection that only waits for its
+//! client ends if a new one needs its place. So no client can exceed its share. Used by `dev`'s receiver, by the bounce
+//! receiver on port 25 and by submission.
 
 mod connection;
 #[cfg(test)]

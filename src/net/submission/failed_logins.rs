@@ -1,7 +1,7 @@
 //! Throttles failed logins by the client's address: an IPv4 address or an IPv6 /64.
 //!
-//! The key is checked first, and a valid key is always accepted, so failures of others from the same address lock out
-//! no one.
+//! The key is checked first, and a valid key is always accepted, so failures of others from the same address
+//! don't lock out anyone.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};

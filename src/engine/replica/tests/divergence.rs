@@ -1,5 +1,5 @@
-//! Tests of directories whose batches are not those of the log although the log seems to be their own, and of the hold
-//! that a promotion writes to the log.
+//! Tests of directories whose batches differ from the log's, although the log seems to be their own. Also tests of the
+//! hold that a promotion writes to the log.
 
 use serde::{Deserialize, Serialize};
 

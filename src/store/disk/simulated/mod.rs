@@ -33,7 +33,7 @@ pub(in crate::store) enum Fault {
     FullAtSync,
     /// The next write to a segment goes to another offset of it and reports success.
     Misdirected,
-    /// The disk is full for this operation and so many further ones. A write may have been partly done.
+    /// The disk is full for this operation and this number of further ones. A write may have been partly done.
     Full(u64),
 }
 

@@ -40,8 +40,7 @@ fn door(criterion: &mut Criterion<CpuTime>) {
     let world = World::new();
     let router: Router<Api> = Router::new(api::routes()).expect("the route table is valid");
     let body = world::message();
-    let limits = SubmissionLimits { queue_lifetime: Duration::from_secs(48 * 3600) };
-    let now = world.engine.clock.now();
+    let limits = SubmissionLimits::at(world.engine.clock.now(), Duration::from_secs(48 * 3600));
     let (method, path) = (Method::POST, "/v1/messages");
     let route = |router: &Router<Api>| assert!(router.knows(black_box(&method), black_box(path)));
     let authenticate = || world.engine.authenticate(black_box(&world.key)).expect("the store works").expect("known");
@@ -53,7 +52,7 @@ fn door(criterion: &mut Criterion<CpuTime>) {
     let validate = || {
         let object = json::parse_object(black_box(body.as_bytes())).expect("JSON");
         let hash = json::canonical_hash(&object);
-        (hash, Submission::lift(object, now, limits).expect("valid"))
+        (hash, Submission::lift(object, limits).expect("valid"))
     };
 
     let mut group = criterion.benchmark_group("door");

@@ -48,7 +48,7 @@ pub struct Submission {
     /// The sender's metadata, which is never mailed.
     pub metadata: BTreeMap<String, String>,
     /// Time after which the message must not be sent.
-    pub expires_at: Option<Timestamp>,
+    pub expires_at: Option<Expiry>,
 }
 
 /// Content of a message: parts to compose, or a whole message.
@@ -75,11 +75,59 @@ pub struct Parts {
     pub attachments: Vec<Attachment>,
 }
 
-/// Configured limits of a submission.
+/// The clocks and configured limits by which a submission is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubmissionLimits {
     /// Maximum time for which a message is retried (contract 6: 48 hours unless configured).
     pub queue_lifetime: Duration,
+    /// The service's time.
+    pub now: Timestamp,
+    /// The time of the wall clock, which differs while it is doubtful.
+    pub wall: Timestamp,
+}
+
+/// A time that the caller chose. While the wall clock is doubtful, it may be meant by either clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Expiry {
+    /// The time as given.
+    pub given: Timestamp,
+    /// The same moment by the service's clock.
+    pub at: Timestamp,
+}
+
+impl From<Timestamp> for Expiry {
+    fn from(at: Timestamp) -> Self {
+        Self { given: at, at }
+    }
+}
+
+impl SubmissionLimits {
+    /// Returns the limits at a time that both clocks agree on.
+    pub const fn at(now: Timestamp, queue_lifetime: Duration) -> Self {
+        Self { queue_lifetime, now, wall: now }
+    }
+
+    /// Returns the expiry at `given`, or the rule that it breaks by the service's clock.
+    fn expiry(self, given: Timestamp) -> Result<Expiry, String> {
+        match (self.check(given, self.now), self.check(given, self.wall)) {
+            (Ok(()), _) => Ok(given.into()),
+            (Err(_), Ok(())) => Ok(Expiry { given, at: self.now + given.since(self.wall) }),
+            (Err(fault), Err(_)) => Err(fault),
+        }
+    }
+
+    fn check(self, at: Timestamp, now: Timestamp) -> Result<(), String> {
+        if at < now + Duration::from_secs(EXPIRES_AHEAD_SECONDS) {
+            return Err(format!("must be at least {EXPIRES_AHEAD_SECONDS} seconds ahead"));
+        }
+        if at > now + self.queue_lifetime {
+            let hours = self.queue_lifetime.as_secs() / 3600;
+            return Err(format!(
+                "must be at most {hours} hours ahead, the maximum time for which a message is retried"
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Content {
@@ -100,8 +148,8 @@ impl Submission {
     ///
     /// # Errors
     /// All violations of all fields, under dotted names.
-    pub fn lift(object: Map<String, Value>, now: Timestamp, limits: SubmissionLimits) -> Result<Self, Violations> {
-        Self::lift_with(object, now, limits, |_, _| Violations::new())
+    pub fn lift(object: Map<String, Value>, limits: SubmissionLimits) -> Result<Self, Violations> {
+        Self::lift_with(object, limits, |_, _| Violations::new())
     }
 
     /// Parses a decoded JSON object. If it has violations, `raw_faults` adds those that composing would find in `raw`,
@@ -111,7 +159,6 @@ impl Submission {
     /// All violations of all fields, under dotted names.
     pub fn lift_with(
         object: Map<String, Value>,
-        now: Timestamp,
         limits: SubmissionLimits,
         raw_faults: impl FnOnce(&[u8], Option<&Address>) -> Violations,
     ) -> Result<Self, Violations> {
@@ -128,7 +175,7 @@ impl Submission {
         let unsubscribe = if unsubscribe_url.is_some() { Unsubscribe::Ours } else { Unsubscribe::Callers };
         let unsubscribe_url = unsubscribe_url.and_then(|text| fields.check("unsubscribe_url", text.parse()));
         let metadata = metadata(&mut fields);
-        let expires_at = expires_at(&mut fields, now, limits);
+        let expires_at = expires_at(&mut fields, limits);
         let raw = fields.value("raw");
         let parts = parts(&mut fields, unsubscribe);
         let content = match raw {
@@ -190,7 +237,7 @@ pub struct Notes {
     /// The sender's metadata.
     pub metadata: BTreeMap<String, String>,
     /// Time after which the message must not be sent.
-    pub expires_at: Option<Timestamp>,
+    pub expires_at: Option<Expiry>,
 }
 
 impl Notes {
@@ -198,10 +245,10 @@ impl Notes {
     ///
     /// # Errors
     /// All violations of all fields, under dotted names.
-    pub fn lift(object: Map<String, Value>, now: Timestamp, limits: SubmissionLimits) -> Result<Self, Violations> {
+    pub fn lift(object: Map<String, Value>, limits: SubmissionLimits) -> Result<Self, Violations> {
         let mut violations = Violations::new();
         let mut fields = Fields::new(object, &mut violations);
-        let notes = Self { metadata: metadata(&mut fields), expires_at: expires_at(&mut fields, now, limits) };
+        let notes = Self { metadata: metadata(&mut fields), expires_at: expires_at(&mut fields, limits) };
         fields.finish();
         violations.or(|| Some(notes))
     }
@@ -287,19 +334,10 @@ fn metadata(fields: &mut Fields<'_>) -> BTreeMap<String, String> {
     pairs
 }
 
-fn expires_at(fields: &mut Fields<'_>, now: Timestamp, limits: SubmissionLimits) -> Option<Timestamp> {
+fn expires_at(fields: &mut Fields<'_>, limits: SubmissionLimits) -> Option<Expiry> {
     let text = fields.text("expires_at")?;
-    let at: Timestamp = fields.check("expires_at", text.parse())?;
-    if at < now + Duration::from_secs(EXPIRES_AHEAD_SECONDS) {
-        fields.fault("expires_at", format!("must be at least {EXPIRES_AHEAD_SECONDS} seconds ahead"));
-    } else if at > now + limits.queue_lifetime {
-        let hours = limits.queue_lifetime.as_secs() / 3600;
-        fields.fault(
-            "expires_at",
-            format!("must be at most {hours} hours ahead, the maximum time for which a message is retried"),
-        );
-    }
-    Some(at)
+    let given: Timestamp = fields.check("expires_at", text.parse())?;
+    fields.check("expires_at", limits.expiry(given))
 }
 
 /// Parses the caller's message: base64 if it has only the base64 alphabet and white space, otherwise text.

@@ -5,11 +5,11 @@ use serde_json::json;
 use super::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-const LIMITS: SubmissionLimits = SubmissionLimits { queue_lifetime: Duration::from_secs(48 * 3600) };
+const LIMITS: SubmissionLimits = SubmissionLimits::at(NOW, Duration::from_secs(48 * 3600));
 
 fn lift(body: Value) -> Result<Submission, Violations> {
     let Value::Object(object) = body else { panic!("an object") };
-    Submission::lift(object, NOW, LIMITS)
+    Submission::lift(object, LIMITS)
 }
 
 /// Parses a valid submission with `changes`.
@@ -132,11 +132,22 @@ fn metadata_and_attachments_are_limited() {
 #[test]
 fn expiry_is_at_least_a_minute_and_at_most_the_queue_lifetime_ahead() {
     let at = |seconds: u64| json!({"expires_at": (NOW + Duration::from_secs(seconds)).to_string()});
-    assert_eq!(with(at(60)).unwrap().expires_at, Some(NOW + Duration::from_secs(60)));
+    assert_eq!(with(at(60)).unwrap().expires_at, Some((NOW + Duration::from_secs(60)).into()));
     assert!(with(at(48 * 3600)).is_ok());
     assert_eq!(faults(at(59)), ["expires_at"]);
     assert_eq!(faults(at(48 * 3600 + 1)), ["expires_at"]);
     assert_eq!(faults(json!({"expires_at": 1_700_000_100})), ["expires_at"]);
+}
+
+#[test]
+fn while_the_clock_is_doubtful_an_expiry_may_be_by_either_clock() {
+    let hour = Duration::from_secs(3600);
+    for wall in [NOW + 240 * hour, Timestamp::from_millis(NOW.as_millis() - 240 * 3_600_000)] {
+        let limits = SubmissionLimits { wall, ..LIMITS };
+        assert_eq!(limits.expiry(NOW + hour), Ok((NOW + hour).into()));
+        assert_eq!(limits.expiry(wall + hour), Ok(Expiry { given: wall + hour, at: NOW + hour }));
+        assert!(limits.expiry(wall + 49 * hour).is_err() && limits.expiry(NOW + 49 * hour).is_err());
+    }
 }
 
 #[test]

@@ -197,8 +197,8 @@ mod tests {
         json["from"] = "a@example.com".into();
         json["to"] = "b@example.net".into();
         let serde_json::Value::Object(object) = json else { panic!("no object") };
-        let limits = SubmissionLimits { queue_lifetime: std::time::Duration::from_secs(172_800) };
-        let submission = Submission::lift(object, Timestamp::ZERO, limits).unwrap();
+        let limits = SubmissionLimits::at(Timestamp::ZERO, std::time::Duration::from_secs(172_800));
+        let submission = Submission::lift(object, limits).unwrap();
         let facts = ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO, hosted_unsubscribe: None };
         parts_of(&compose(&submission, &facts).unwrap().bytes, ListFields::Ours)
     }

@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 use super::copies::{Chunk, Copies, SharedMessage};
 use super::recipient::{COPIES_BYTES_MAX, Transaction, check_key};
 use super::{SmtpClient, failed, reply};
-use crate::domain::submission::SubmissionLimits;
 use crate::engine::submit::{BegunKey, KeyMark, TRIES};
 use crate::engine::{Caller, Engine};
 use crate::mail::submitted::{ReadingFacts, SubmittedMessage};
@@ -103,8 +102,7 @@ impl Submitting {
         let (mail_from, client) = (self.transaction.sender.mail_from.clone(), self.client.clone());
         let copies = self.transaction.recipients.len();
         self.on_pool(move |engine| {
-            let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
-            let facts = ReadingFacts { mail_from: &mail_from, now: engine.clock.now(), limits };
+            let facts = ReadingFacts { mail_from: &mail_from, limits: engine.submission_limits() };
             let bytes = u64::try_from(message.len().saturating_mul(copies)).unwrap_or(u64::MAX);
             let read = SubmittedMessage::read(message, &facts).map_err(|fault| reply::unsubmitted(&fault))?;
             if bytes > COPIES_BYTES_MAX {

@@ -188,6 +188,7 @@ impl MessageBuilder<'_> {
         let settings = self.settings;
         let days = admitted.account.content_retention_days;
         let content_expires_at = retention::content_deadline(now, days);
+        let expires_at = submission.expires_at.map(|expiry| expiry.at);
         let local = return_path::encode(caller.account, id, &settings.return_path_keys);
         let host = match admitted.domain.return_path_seen {
             true => format!("rp.{}", admitted.domain.name),
@@ -207,8 +208,8 @@ impl MessageBuilder<'_> {
             metadata: submission.metadata.clone(),
             unsubscribe_url: submission.unsubscribe_url.as_ref().map(|url| url.as_given().to_owned()),
             created_at: now,
-            expires_at: submission.expires_at,
-            give_up_at: retry::give_up_at(now, settings.queue_lifetime, submission.expires_at, content_expires_at),
+            expires_at: submission.expires_at.map(|expiry| expiry.given),
+            give_up_at: retry::give_up_at(now, settings.queue_lifetime, expires_at, content_expires_at),
             content_expires_at,
             key: caller.key.as_ref().map(|key| key.id),
             selectors: active(&admitted.domain).into_iter().map(|key| key.selector.clone()).collect(),

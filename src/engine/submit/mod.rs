@@ -19,7 +19,7 @@ use crate::base::id::{self, AccountId, MessageId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::account::Account;
 use crate::domain::stream::Stream;
-use crate::domain::submission::Submission;
+use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::violation::Violations;
 use crate::machine::quota::Quota;
 use crate::machine::transfer::Status;
@@ -89,6 +89,12 @@ pub struct Answer<'a> {
 }
 
 impl Engine {
+    /// Returns the clocks and limits by which a submission is checked.
+    pub fn submission_limits(&self) -> SubmissionLimits {
+        let time = self.clock.time();
+        SubmissionLimits { queue_lifetime: self.settings.queue_lifetime, now: time.now, wall: time.wall }
+    }
+
     /// Composes, signs and stores one message.
     ///
     /// # Errors

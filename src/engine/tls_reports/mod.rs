@@ -214,7 +214,7 @@ impl Engine {
             content: Content::Raw(message),
             unsubscribe_url: None,
             metadata: BTreeMap::new(),
-            expires_at: Some(self.clock.now() + TRIED_FOR.min(self.settings.queue_lifetime)),
+            expires_at: Some((self.clock.now() + TRIED_FOR.min(self.settings.queue_lifetime)).into()),
         };
         // A caller can't use this key, because NUL is not a printable character.
         let key = Sha256::new().chain_update(b"tls report\0").chain_update(counted.id).chain_update(to.to_wire());

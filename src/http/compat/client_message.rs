@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::failure::CompatError;
 use super::mailbox::{Mailbox, split};
 use super::names::Names;
-use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::fields::Fields;
 use crate::domain::header::HeaderValue;
@@ -218,12 +217,7 @@ impl MessageDraft {
     ///
     /// # Errors
     /// All errors, under the client's field names.
-    pub(super) fn lift(
-        mut self,
-        mut faults: Violations,
-        now: Timestamp,
-        limits: SubmissionLimits,
-    ) -> Result<Ready, CompatError> {
+    pub(super) fn lift(mut self, mut faults: Violations, limits: SubmissionLimits) -> Result<Ready, CompatError> {
         self.unsubscribe(&mut faults);
         if !self.headers.is_empty() {
             self.ours.insert("headers".to_owned(), self.headers.into());
@@ -232,7 +226,7 @@ impl MessageDraft {
             self.ours.insert("metadata".to_owned(), self.metadata.into());
         }
         let mut opening = Vec::new();
-        let lifted = match Submission::lift(self.ours, now, limits) {
+        let lifted = match Submission::lift(self.ours, limits) {
             Ok(submission) => Some(submission),
             Err(ours) => {
                 for (field, given) in [("from", &self.from_as_given), ("to", &self.to_as_given)] {

@@ -11,7 +11,7 @@ use super::names::Names;
 use super::service::CompatService;
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
-use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::submit::SubmitError;
@@ -30,11 +30,6 @@ use crate::store::op::admission::{IdempotencyClaim, Refusal};
 pub(super) struct Receipt {
     pub(super) id: String,
     pub(super) created_at: String,
-}
-
-/// Returns the configured limits of a message.
-pub(super) fn limits(api: &Api) -> SubmissionLimits {
-    SubmissionLimits { queue_lifetime: api.engine.settings.queue_lifetime }
 }
 
 /// Returns the Idempotency-Key of a request to `address`, bound to its body and address.

@@ -13,7 +13,7 @@ use super::listing::Listing;
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::address::Address;
 use crate::domain::subject_words::wanted;
-use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::listing::Page;
@@ -95,8 +95,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<MessageRequest, ApiError> {
     {
         return Ok(MessageRequest::Before(accepted));
     }
-    let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
-    let submission = match Submission::lift_with(body, engine.clock.now(), limits, crate::mail::raw::faults) {
+    let submission = match Submission::lift_with(body, engine.submission_limits(), crate::mail::raw::faults) {
         Ok(submission) => Some(submission),
         Err(faults) => {
             violations.absorb(faults);

@@ -45,8 +45,6 @@ pub enum Unsubmitted {
 pub struct ReadingFacts<'a> {
     /// The path of MAIL FROM, which becomes From if that is missing.
     pub mail_from: &'a str,
-    /// The service's time, to check `X-Service-Expires-At`.
-    pub now: Timestamp,
     /// The configured limits.
     pub limits: SubmissionLimits,
 }
@@ -131,8 +129,12 @@ impl SubmittedMessage {
             message,
         };
         // The header section of every copy has the same length.
-        let facts =
-            CopyFacts { id: MessageId::default(), at: facts.now, keeps_message_id: false, hosted_unsubscribe: None };
+        let facts = CopyFacts {
+            id: MessageId::default(),
+            at: facts.limits.now,
+            keeps_message_id: false,
+            hosted_unsubscribe: None,
+        };
         let length = read.head(&facts).len() + read.body.len();
         if length > MESSAGE_BYTES { Err(Unsubmitted::TooLong) } else { Ok(read) }
     }

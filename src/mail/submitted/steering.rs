@@ -10,9 +10,8 @@ use serde_json::{Map, Value};
 use super::super::read::decoded_text;
 use super::super::section::Field;
 use super::ReadingFacts;
-use crate::base::time::Timestamp;
 use crate::domain::limits::METADATA_COUNT;
-use crate::domain::submission::Notes;
+use crate::domain::submission::{Expiry, Notes};
 use crate::domain::violation::Violations;
 
 const PREFIX: &str = "x-service-";
@@ -132,7 +131,7 @@ impl PartialOptions {
         let mut object = Map::new();
         object.insert("metadata".to_owned(), metadata.into());
         object.extend(expires_at.map(|at| ("expires_at".to_owned(), at.into())));
-        match Notes::lift(object, facts.now, facts.limits) {
+        match Notes::lift(object, facts.limits) {
             Ok(notes) => Some(Steering { idempotency_key, notes }),
             Err(faults) => {
                 for (field, sentences) in faults.by_field() {
@@ -152,7 +151,7 @@ impl PartialOptions {
 
 impl Steering {
     /// Returns the expiry time of the message.
-    pub const fn expires_at(&self) -> Option<Timestamp> {
+    pub const fn expires_at(&self) -> Option<Expiry> {
         self.notes.expires_at
     }
 }

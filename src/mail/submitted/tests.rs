@@ -6,8 +6,8 @@ use super::*;
 use crate::base::id::Ulid;
 
 fn facts(mail_from: &str) -> ReadingFacts<'_> {
-    let limits = SubmissionLimits { queue_lifetime: Duration::from_secs(48 * 3600) };
-    ReadingFacts { mail_from, now: Timestamp::from_millis(1_700_000_000_000), limits }
+    let limits = SubmissionLimits::at(Timestamp::from_millis(1_700_000_000_000), Duration::from_secs(48 * 3600));
+    ReadingFacts { mail_from, limits }
 }
 
 fn read(message: &str) -> Result<SubmittedMessage, Unsubmitted> {
@@ -114,7 +114,7 @@ fn steering_headers_are_parsed_and_removed() {
     assert_eq!(idempotency_key.as_deref(), Some("order-1"));
     let pairs: Vec<_> = notes.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(pairs, [("a", "1"), ("order-id", "\u{f6}")]);
-    assert_eq!(notes.expires_at.unwrap().to_string(), "2023-11-15T10:00:00.000+00:00");
+    assert_eq!(notes.expires_at.unwrap().given.to_string(), "2023-11-15T10:00:00.000+00:00");
     assert!(!head(&message).to_lowercase().contains("x-service-") && head(&message).contains("X-Serviceable: y"));
 }
 

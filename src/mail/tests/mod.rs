@@ -24,8 +24,8 @@ fn facts() -> ComposeFacts<'static> {
 
 fn lift(body: Value) -> Result<Submission, Violations> {
     let Value::Object(object) = body else { panic!("an object") };
-    let limits = SubmissionLimits { queue_lifetime: std::time::Duration::from_secs(48 * 3600) };
-    Submission::lift(object, AT, limits)
+    let limits = SubmissionLimits::at(AT, std::time::Duration::from_secs(48 * 3600));
+    Submission::lift(object, limits)
 }
 
 /// Returns the message of a valid submission with `changes` applied.

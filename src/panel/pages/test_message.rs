@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::overview;
 use crate::domain::stream::Stream;
-use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::submission::Submission;
 use crate::engine::Caller;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -44,8 +44,7 @@ async fn accepted(visit: &Visit<'_>, sender: &Sender) -> Result<String, ApiError
         let url = engine.settings.public_url.get().map_or("", String::as_str);
         body.insert("unsubscribe_url".to_owned(), json!(url));
     }
-    let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
-    let submission = Submission::lift(body, engine.clock.now(), limits)?;
+    let submission = Submission::lift(body, engine.submission_limits())?;
     let (from, recipient) = (submission.from.clone(), submission.to.clone());
     let caller = Caller { account: visit.account_id(), key: None };
     let accepted = engine.submit(&caller, submission, None).await;

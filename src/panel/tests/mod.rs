@@ -47,7 +47,7 @@ use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::event::AttemptFacts;
 use crate::domain::stream::Stream;
-use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::submission::Submission;
 use crate::domain::user::Role;
 use crate::engine::empty_resolver::NoNames;
 use crate::engine::ports::Clock;
@@ -167,9 +167,8 @@ impl World {
         for (name, value) in members.as_object().unwrap() {
             body[name] = value.clone();
         }
-        let limits = SubmissionLimits { queue_lifetime: 2 * DAY };
         let object = body.as_object().unwrap().clone();
-        let submission = Submission::lift(object, self.clock.now(), limits).unwrap();
+        let submission = Submission::lift(object, self.engine.submission_limits()).unwrap();
         let accepted = self.engine.submit(caller, submission, None).await.unwrap();
         let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
         answer["id"].as_str().unwrap().parse().unwrap()

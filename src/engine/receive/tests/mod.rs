@@ -106,8 +106,7 @@ impl World {
         let json = serde_json::json!({"from": "a@example.com", "to": "B@example.net", "text": "x",
             "unsubscribe_url": "https://example.com/u"});
         let serde_json::Value::Object(object) = json else { panic!("no object") };
-        let submission =
-            Submission::lift(object, self.clock.now(), SubmissionLimits { queue_lifetime: 2 * DAY }).unwrap();
+        let submission = Submission::lift(object, SubmissionLimits::at(self.clock.now(), 2 * DAY)).unwrap();
         let caller = Caller { account: self.account, key: None };
         let accepted = self.engine.submit(&caller, submission, None).await.unwrap();
         let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();

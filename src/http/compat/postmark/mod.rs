@@ -56,7 +56,7 @@ fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Res
         return Err(Violations::of("Message", "must be an object").into());
     };
     let email::Read { draft, faults, stream, names_no_stream } = email::read(object, faults);
-    let ready = draft.lift(faults, api.engine.clock.now(), send::limits(api)).map_err(|fault| {
+    let ready = draft.lift(faults, api.engine.submission_limits()).map_err(|fault| {
         let is_alone = fault.error.errors().is_some_and(|errors| errors.len() == 1);
         if names_no_stream && is_alone { fault.numbered(email::UNKNOWN_STREAM_NUMBER) } else { fault }
     })?;

@@ -63,7 +63,7 @@ fn ready(api: &Api, value: Value, faults: Violations) -> Result<Ready, CompatErr
         return Err(Violations::of("email", "must be an object").into());
     };
     let (draft, faults) = email::read(object, faults);
-    draft.lift(faults, api.engine.clock.now(), send::limits(api))
+    draft.lift(faults, api.engine.submission_limits())
 }
 
 /// `POST /emails/batch`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
+use crate::base::id::MessageId;
 use crate::machine::service_clock::Effect;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::Never;
@@ -45,6 +46,8 @@ impl Engine {
             match *change {
                 Effect::Doubted { number, .. } => done(self.store.commit(BeginDoubt { number }).await)?,
                 Effect::Ended { number, until, offset_ms, .. } => {
+                    // From here on all identifiers are later than those of the rows that the step concerns.
+                    let _: MessageId = self.store.reserve_id(until.moved_by(1));
                     done(self.store.commit(EndDoubt { number, until, offset_ms }).await)?;
                     self.clock.recorded();
                     let view = self.queue_view().filter(|_| offset_ms < 0);

@@ -215,14 +215,15 @@ pub fn first_step_forward_after(read: &impl Read, time: Timestamp) -> Result<Opt
     Ok(first)
 }
 
-/// Returns the right time of a row whose time was recorded by a clock that may have been ahead: moved by the steps back
-/// that followed.
+/// Returns the right time of the row `id`, whose time was recorded by a clock that may have been ahead: moved by the
+/// steps back that followed. All identifiers after a step have a later time than the step.
 ///
 /// # Errors
 /// Database errors.
-pub fn corrected(read: &impl Read, recorded: Timestamp) -> Result<Timestamp, StoreError> {
+pub fn corrected(read: &impl Read, id: Ulid, recorded: Timestamp) -> Result<Timestamp, StoreError> {
     let steps = doubts(read)?.into_iter().filter_map(|(_, row)| row.end).filter(|end| end.offset_ms < 0);
-    Ok(steps.fold(recorded, |at, end| if at <= end.until { at.moved_by(end.offset_ms) } else { at }))
+    let followed = steps.filter(|end| id.timestamp() <= end.until);
+    Ok(followed.fold(recorded, |at, end| if at <= end.until { at.moved_by(end.offset_ms) } else { at }))
 }
 
 /// Returns the highest number of any doubt, damaged or not, so that no number is used twice.
@@ -269,6 +270,23 @@ mod tests {
         assert!(have_passed(bucket) && !have_passed(in_doubt));
         let later = end.moved_by(HOUR_MS);
         assert!(Deadlines::read(&test.store().database, later).have_passed(in_doubt));
+    }
+
+    #[test]
+    fn a_time_is_moved_by_the_steps_back_that_followed_and_not_by_earlier_ones() {
+        let test = TestStore::new();
+        let (day, now) = (24 * HOUR_MS, test.now());
+        let at = |days: i64| now.moved_by(days * day);
+        let id = |days: i64| Ulid::new(at(days), [1; 10]);
+        let after = |days: i64| Ulid::new(at(days).moved_by(1), [1; 10]);
+        let corrected = |id, recorded| corrected(&test.snapshot(), id, recorded).unwrap();
+        test.done(EndDoubt { number: 1, until: at(6), offset_ms: -6 * day });
+        assert!(test.store().newest_id().unwrap().timestamp() > at(6));
+        assert_eq!(corrected(id(5), at(5)), at(-1));
+        // Identifiers are still those of the clock that was ahead.
+        assert_eq!(corrected(after(6), at(3)), at(3));
+        test.done(EndDoubt { number: 2, until: at(8), offset_ms: -7 * day });
+        assert_eq!((corrected(after(6), at(7)), corrected(after(8), at(2))), (at(0), at(2)));
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn is_outlived(
     let message = read.row::<MessageRow>(&schema::message(account, id))?;
     // Messages are stored for longer than a key's lifetime.
     let Some(created_at) = message.map(|row| row.created_at) else { return Ok(true) };
-    Ok(clock_doubts::corrected(read, created_at)? + idempotency::LIFETIME <= time.now)
+    Ok(clock_doubts::corrected(read, id.0, created_at)? + idempotency::LIFETIME <= time.now)
 }
 
 /// The identifier in a stored 202.

@@ -139,6 +139,14 @@ impl Op for EndDoubt {
             let set = until.moved_by(offset_ms).as_millis().to_be_bytes();
             tables.put_bytes(Table::Meta, meta::TIME, set.to_vec());
         }
+        if offset_ms < 0 {
+            // Identifiers tell whether a row was written before or after a step back.
+            let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.unwrap_or_default();
+            let step = Ulid::new(until.moved_by(1), [0; 10]);
+            if last.as_slice() < step.0.as_slice() {
+                tables.put_bytes(Table::Meta, meta::LAST_MESSAGE_ID, step.0.to_vec());
+            }
+        }
         tables.put(&key_of(number), &ClockDoubtRow { end: Some(DoubtEnd { until, offset_ms, rest }), ..row });
         Ok(())
     }

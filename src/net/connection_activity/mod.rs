@@ -21,6 +21,10 @@ const TAKEN_LEAST: u64 = 1024;
 /// Time after which a connection whose client reads no bytes of an answer may be closed in favour of another.
 const UNREAD: Duration = Duration::from_secs(5);
 
+/// Time after which such a connection may be closed if no other can be. Otherwise strangers could renew connections with
+/// unread answers faster than they may be closed.
+const BRIEFLY: Duration = Duration::from_secs(1);
+
 /// Minimum rate of a client that reads an answer, in bytes per second, while connections are scarce.
 const READ_RATE_LEAST: u64 = 8 * 1024;
 
@@ -43,6 +47,8 @@ pub(super) enum EvictionReason {
     Unsent,
     /// The client reads its answers slower than [`READ_RATE_LEAST`].
     SlowlyRead,
+    /// The same as the two before, but only for a second.
+    BrieflyUnread,
     /// The connection is new, and its first request may be in transit.
     New,
 }
@@ -192,17 +198,21 @@ impl Activity {
         if now >= since + UNREAD {
             return Some((EvictionReason::Unread, since));
         }
-        self.slowly_read_since(now).map(|since| (EvictionReason::SlowlyRead, since))
+        if let Some(since) = self.slowly_read_since(now, UNREAD) {
+            return Some((EvictionReason::SlowlyRead, since));
+        }
+        let briefly = (now >= since + BRIEFLY).then_some(since).or_else(|| self.slowly_read_since(now, BRIEFLY));
+        briefly.map(|since| (EvictionReason::BrieflyUnread, since))
     }
 
-    /// Returns since when the client reads offered parts too slowly. Many small answers count together, otherwise a
+    /// Returns since when the client reads offered parts too slowly, if it has done so for this time at least. Many small answers count together, otherwise a
     /// client that takes seconds for each would never be slow.
-    fn slowly_read_since(&self, now: Instant) -> Option<Instant> {
+    fn slowly_read_since(&self, now: Instant, least: Duration) -> Option<Instant> {
         let since = self.at(self.reading_since.load(Relaxed));
         let before = Duration::from_micros(self.read_before.load(Relaxed));
         let reading = now.saturating_duration_since(since) + before;
         let read = self.written.load(Relaxed).saturating_sub(self.written_at_period.load(Relaxed));
-        (reading >= UNREAD && read < READ_RATE_LEAST.saturating_mul(reading.as_secs())).then_some(since)
+        (reading >= least && read < READ_RATE_LEAST.saturating_mul(reading.as_secs())).then_some(since)
     }
 
     /// Makes the stream answer 408 and fail.

@@ -1,10 +1,10 @@
 //! A budget that accounts and sites share: connections, lookups, or memory. Accounts take turns. A single active
-//! account may use all of it. Under contention an account gets at most half of the budget, and a site or a network at
-//! most a sixteenth.
+//! account may use all of it. While another account holds or claims units, an account gets at most half of the budget.
+//! Under contention a site or a network gets at most a sixteenth.
 //!
 //! Units are released when their use ends, which may take minutes. Accounts that hold few units may therefore exceed
-//! the budget together by an eighth, and accounts that hold none by another eighth. So even if some accounts have taken
-//! everything, another is served at once.
+//! the budget together by an eighth, and accounts that hold none by another eighth. So even if one account has taken
+//! everything before the others came, they are served at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
@@ -19,6 +19,9 @@ const TRANSACTIONAL_PART: u32 = 4;
 const EXTRA_PART: u32 = 8;
 /// Limit for an account with few units, and for a site under contention: one of this many parts.
 const SMALL_PART: u32 = 16;
+/// Units up to which an account may have one large claim beyond the budget, and up to which small claims pass a large one
+/// of their account: one of this many parts.
+const FEW_PART: u32 = 32;
 /// Maximum first claim of an account that may use the second eighth: one of this many parts, and at least one unit.
 const FIRST_PART: u32 = 256;
 /// Minimum size of a budget that may be exceeded.
@@ -89,18 +92,16 @@ struct WaitingClaims {
     turns: VecDeque<AccountId>,
 }
 
-/// Shares to enforce, in the order in which claims are searched.
-const SHARES: [Shares; 3] = [Shares::All, Shares::OfSites, Shares::None];
+/// Shares of sites and networks, in the order in which claims are searched.
+const SITE_SHARES: [SiteShares; 2] = [SiteShares::Enforced, SiteShares::Ignored];
 
-/// The shares that are enforced.
+/// Whether the shares of sites and networks are enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shares {
-    /// The shares of accounts, sites and networks.
-    All,
-    /// The shares of sites and networks only, because no account within its share can be served.
-    OfSites,
-    /// No shares, because no claim within any share can be served.
-    None,
+enum SiteShares {
+    /// A site gets its share.
+    Enforced,
+    /// A site may exceed its share, because no claim within the shares can be served.
+    Ignored,
 }
 
 impl Budget {
@@ -136,9 +137,11 @@ impl Budget {
         id
     }
 
-    /// Grants a claim at once, or returns false. A waiting claim goes first.
+    /// Grants a claim at once, or returns false. Waiting claims of its account and stream go first. Those of others can't
+    /// be granted now, otherwise they would not wait.
     pub fn take_now(&mut self, claim: Claim) -> bool {
-        let is_granted = !self.has_waiters() && self.is_free(&claim);
+        let is_first = !self.of(claim.stream).claims.contains_key(&claim.account);
+        let is_granted = is_first && self.is_free(&claim) && self.has_account_share(&claim);
         if is_granted {
             self.count(&claim);
         }
@@ -157,7 +160,7 @@ impl Budget {
 
     /// Returns whether the units of `claim` could be granted if no other claim were waiting.
     pub fn would_fit(&self, claim: &Claim) -> bool {
-        self.is_free(claim)
+        self.is_free(claim) && self.has_account_share(claim)
     }
 
     /// Returns whether a claim is waiting.
@@ -165,10 +168,10 @@ impl Budget {
         !self.transactional.claims.is_empty() || !self.marketing.claims.is_empty()
     }
 
-    /// Grants the next claim whose units are free. No marketing claim is granted while a transactional one waits for
-    /// units.
+    /// Grants the next claim whose units are free. No marketing claim is granted while a transactional one within its
+    /// account's share waits for units.
     pub fn grant(&mut self) -> Option<(ClaimId, Claim)> {
-        let of = |stream| SHARES.into_iter().find_map(|shares| self.next(stream, shares));
+        let of = |stream| SITE_SHARES.into_iter().find_map(|shares| self.next(stream, shares));
         let marketing = || if self.is_transactional_short() { None } else { of(Stream::Marketing) };
         let (id, claim) = of(Stream::Transactional).or_else(marketing)?;
         let waiting = self.of(claim.stream);
@@ -211,27 +214,37 @@ impl Budget {
         claim.network.into_iter().for_each(|network| *self.networks.entry(network).or_default() += claim.units);
     }
 
-    /// Returns whether a transactional claim waits for units that are not free.
+    /// Returns whether a transactional claim within its account's share waits for units that are not free.
     fn is_transactional_short(&self) -> bool {
         let mut firsts = self.transactional.claims.values().filter_map(|claims| claims.first_key_value());
-        firsts.any(|(_, claim)| !self.is_free(claim))
+        firsts.any(|(_, claim)| self.has_account_share(claim) && !self.is_free(claim))
     }
 
-    fn next(&self, stream: Stream, shares: Shares) -> Option<(ClaimId, Claim)> {
+    fn next(&self, stream: Stream, shares: SiteShares) -> Option<(ClaimId, Claim)> {
         let waiting = if stream == Stream::Transactional { &self.transactional } else { &self.marketing };
         waiting.turns.iter().find_map(|account| {
-            let claims = waiting.claims.get(account)?.iter().take(LOOK_MAX);
-            // A large claim blocks the later ones of its account. Otherwise it might never be granted.
-            let mut free = claims.take_while(|(_, claim)| self.is_free(claim) && self.has_account_share(claim, shares));
-            free.find(|(_, claim)| self.has_site_share(claim, shares)).map(|(id, claim)| (*id, *claim))
+            // A large claim that waits blocks the later ones of its account. Otherwise it might never be granted. A few
+            // small ones pass, because units of other accounts may stay in use for minutes.
+            let passing = self.units / FEW_PART;
+            let mut is_blocked = false;
+            let mut claims = waiting.claims.get(account)?.iter().take(LOOK_MAX);
+            let found = claims.find(|(_, claim)| {
+                let is_free = self.is_free(claim) && self.has_account_share(claim);
+                let passes = !is_blocked || held(&self.accounts, account) + claim.units <= passing;
+                is_blocked |= !is_free;
+                is_free && passes && self.has_site_share(claim, shares)
+            });
+            found.map(|(id, claim)| (*id, *claim))
         })
     }
 
     fn is_free(&self, claim: &Claim) -> bool {
         let held = held(&self.accounts, &claim.account);
+        let is_small = held + claim.units <= self.units / SMALL_PART;
+        let is_one_large = held <= self.units / FEW_PART && claim.units <= self.extra();
         let extra = if held == 0 && claim.units <= (self.units / FIRST_PART).max(1) {
             2 * self.extra()
-        } else if held + claim.units <= self.units / SMALL_PART {
+        } else if is_small || is_one_large {
             self.extra()
         } else {
             0
@@ -241,16 +254,25 @@ impl Budget {
         is_of_stream && self.used + claim.units <= self.units + extra
     }
 
-    fn has_account_share(&self, claim: &Claim, shares: Shares) -> bool {
+    fn has_account_share(&self, claim: &Claim) -> bool {
         let held = held(&self.accounts, &claim.account);
-        shares != Shares::All || held == 0 || held + claim.units <= self.units.div_ceil(2)
+        held == 0 || held + claim.units <= self.units.div_ceil(2) || !self.has_others(claim.account)
     }
 
-    fn has_site_share(&self, claim: &Claim, shares: Shares) -> bool {
+    /// Returns whether another account holds or claims units.
+    fn has_others(&self, account: AccountId) -> bool {
+        let claims = |waiting: &WaitingClaims| waiting.turns.iter().take(2).any(|other| *other != account);
+        self.used > held(&self.accounts, &account) || claims(&self.transactional) || claims(&self.marketing)
+    }
+
+    fn has_site_share(&self, claim: &Claim, shares: SiteShares) -> bool {
         let site_max = (self.units / SMALL_PART).max(2);
-        let fits = |held: u32| shares == Shares::None || held == 0 || held + claim.units <= site_max;
-        claim.site.is_none_or(|site| fits(held(&self.sites, &site)))
-            && claim.network.is_none_or(|network| fits(held(&self.networks, &network)))
+        let fits = |held: u32| held == 0 || held + claim.units <= site_max;
+        let is_ignored = shares == SiteShares::Ignored;
+        // Servers that have never answered must not use what another account may need soon.
+        let is_network_ignored = is_ignored && !self.has_others(claim.account);
+        claim.site.is_none_or(|site| is_ignored || fits(held(&self.sites, &site)))
+            && claim.network.is_none_or(|network| is_network_ignored || fits(held(&self.networks, &network)))
     }
 
     const fn most(&self, stream: Stream) -> u32 {

@@ -29,7 +29,7 @@ pub use bucket::{
     Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, BucketSettings, Creation, Expiry,
     OBJECT_BYTES_MAX, ObjectInfo, ObjectPage, Versioning,
 };
-pub use resolve::{Family, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
+pub use resolve::{Family, LookupFailure, MAIL_HOSTS_MAX, MailHost, Requester, Resolve, RouteFailure};
 
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -11,7 +11,7 @@ use super::failed_attempt::{RelayFault, deferred, route_failed, unasked};
 use super::relays::{Deal, place_of};
 use super::site::Site;
 use crate::base::id::MessageId;
-use crate::engine::ports::{LookupFailure, MailHost, Requester, Target};
+use crate::engine::ports::{LookupFailure, MAIL_HOSTS_MAX, MailHost, Requester, Target};
 use crate::engine::relay::{RelayWay, Smarthost};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::finding;
@@ -66,12 +66,14 @@ impl Question<'_> {
             }
             (_, RelayWay::Mx) => {
                 let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain(), self.requester).await;
-                for host in hosts.map_err(|failure| AttemptError::Ended(route_failed(&failure, self.shared.now())))? {
+                let hosts = hosts.map_err(|failure| AttemptError::Ended(route_failed(&failure, self.shared.now())))?;
+                // Each of many servers gets at least one try.
+                let tries = (MAIL_HOSTS_MAX / hosts.len().max(1)).max(1);
+                for host in hosts {
                     let (name, host): (Arc<str>, _) = (host.name.as_str().into(), Arc::new(host));
-                    for ip in &host.addresses {
-                        let target = from_here(&name, SocketAddr::new(*ip, self.shared.port));
-                        candidates.extend(target.map(|target| Candidate { target, host: Some(Arc::clone(&host)) }));
-                    }
+                    let addresses = host.addresses.iter().map(|ip| SocketAddr::new(*ip, self.shared.port));
+                    let targets = addresses.filter_map(|address| from_here(&name, address)).take(tries);
+                    candidates.extend(targets.map(|target| Candidate { target, host: Some(Arc::clone(&host)) }));
                 }
             }
         }

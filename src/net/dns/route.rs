@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::base::entropy::{self, Entropy};
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{MailHost, Requester, RouteFailure};
+use crate::engine::ports::{MAIL_HOSTS_MAX, MailHost, Requester, RouteFailure};
 
 use super::answer::{Answer, Unknown};
 use super::fact::RecordData;
@@ -17,10 +17,8 @@ use super::query::Kind;
 use super::validation::Trust;
 use super::{HostAnswer, Shared, interleave};
 
-/// Number of servers looked up together, and maximum number of servers in a route.
-const HOSTS_MAX: usize = 5;
-/// Maximum number of rounds of five servers, while no round finds an address.
-const ROUNDS_MAX: usize = 4;
+/// Number of servers looked up together.
+const ROUND: usize = 5;
 /// Maximum number of addresses of one family of one server.
 const FAMILY_MAX: usize = 2;
 
@@ -61,16 +59,16 @@ pub(super) async fn mail_hosts(
     let own = exchanges.iter().filter(|exchange| shared.own.names(&exchange.name)).map(|own| own.preference).min();
     let exchanges = before(exchanges, own);
     let mut tally = HostLookups { looped: own.is_some(), ..HostLookups::default() };
-    let mut rest = exchanges.chunks(HOSTS_MAX);
-    for round in rest.by_ref().take(ROUNDS_MAX) {
+    for round in exchanges[..exchanges.len().min(MAIL_HOSTS_MAX)].chunks(ROUND) {
         let found = look_up(shared, round, requester).await;
         let ended = tally.take(round, found);
-        if ended || !tally.hosts.is_empty() {
+        // Name servers that don't answer must not delay the servers that were found.
+        if ended || !tally.hosts.is_empty() && tally.unknown.is_some() {
             return tally.verdict();
         }
     }
     // Servers beyond the limit were not looked up, so the answer is not final.
-    if rest.next().is_some() && tally.unknown.is_none() {
+    if exchanges.len() > MAIL_HOSTS_MAX && tally.unknown.is_none() {
         tally.unknown = Some(Unknown::Failed("too many mail servers without an address".into()));
     }
     tally.verdict()

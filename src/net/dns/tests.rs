@@ -73,8 +73,8 @@ async fn servers_are_ordered_by_preference_with_alternating_families_and_two_add
 }
 
 #[tokio::test]
-async fn servers_of_one_preference_are_shuffled_and_limited_to_five() {
-    let names: Vec<String> = (1..=7).map(|n| format!("m{n}.example")).collect();
+async fn servers_of_one_preference_are_shuffled_and_limited_to_twenty() {
+    let names: Vec<String> = (1..=22).map(|n| format!("m{n}.example")).collect();
     let mut orders = Vec::new();
     for seed in 0..8 {
         let world = World::with(OwnHosts::default(), seed).await;
@@ -85,7 +85,7 @@ async fn servers_of_one_preference_are_shuffled_and_limited_to_five() {
         }
         orders.push(world.names("site.example").await);
     }
-    assert!(orders.iter().all(|order| order.len() == 5));
+    assert!(orders.iter().all(|order| order.len() == 20));
     orders.sort();
     orders.dedup();
     assert!(orders.len() > 1, "{orders:?}");

@@ -11,9 +11,11 @@ use super::backlog::Backlog;
 use super::deliver::Deliveries;
 use super::ports::{PolicyHosts, Post, Transmit};
 use super::queue::QueueView;
+use super::stop_signal::StopSignal;
 use super::sweep::Sweeper;
 use super::tls_policy::TlsPolicies;
 use super::transfer::Transfers;
+use super::until_stopped::UntilStopped;
 use super::{EgressRoutes, Engine, Tables};
 use crate::store::error::StoreError;
 use crate::store::timer::TimerKind;
@@ -32,6 +34,9 @@ pub struct Dispatcher {
     deliveries: Deliveries,
     sweeper: Sweeper,
     notifier: Arc<Notifier>,
+    /// Sends notices that are not queued.
+    _immediate: Arc<Notifier>,
+    stop: StopSignal,
 }
 
 impl Dispatcher {
@@ -45,17 +50,26 @@ impl Dispatcher {
         routes: EgressRoutes,
         tables: Tables,
     ) -> Self {
-        let backlog = Backlog::default();
-        let tls = TlsPolicies::new(Arc::clone(&engine), Arc::clone(&policy_hosts), routes.port);
-        let notifier = Notifier::new(&engine, &routes, Arc::clone(&transmit), Arc::clone(&post), tls);
-        engine.alerts.notifier.get_or_init(|| Arc::downgrade(&notifier));
-        let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, routes, tables, backlog.clone());
+        let (backlog, stop) = (Backlog::default(), StopSignal::default());
+        let notifier = |transmit, hosts, post| {
+            let tls = TlsPolicies::new(Arc::clone(&engine), hosts, routes.port);
+            Notifier::new(&engine, &routes, transmit, post, tls)
+        };
+        // A deposed machine sends its last notice while it stops.
+        let immediate = notifier(Arc::clone(&transmit), Arc::clone(&policy_hosts), Arc::clone(&post));
+        engine.alerts.notifier.get_or_init(|| Arc::downgrade(&immediate));
+        let transmit: Arc<dyn Transmit> = Arc::new(UntilStopped::new(transmit, stop.clone()));
+        let policy_hosts: Arc<dyn PolicyHosts> = Arc::new(UntilStopped::new(policy_hosts, stop.clone()));
+        let post_of_service: Arc<dyn Post> = Arc::new(UntilStopped::new(Arc::clone(&post), stop.clone()));
+        let notifier = notifier(Arc::clone(&transmit), Arc::clone(&policy_hosts), Arc::clone(&post_of_service));
+        let on_transfers = (backlog.clone(), stop.clone());
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, routes, tables, on_transfers);
         let transfers = Arc::new(transfers);
         let view = Arc::downgrade(&transfers);
         engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
-        let sweeper = Sweeper::new(Arc::clone(&engine), Arc::clone(&post));
-        let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone());
-        Self { engine, backlog, transfers, deliveries, sweeper, notifier }
+        let sweeper = Sweeper::new(Arc::clone(&engine), post_of_service);
+        let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone(), stop.clone());
+        Self { engine, backlog, transfers, deliveries, sweeper, notifier, _immediate: immediate, stop }
     }
 
     /// Runs until `stop` is set. Then it starts no new work, and work in flight ends normally.
@@ -112,6 +126,7 @@ impl Dispatcher {
                 () = self.engine.clock.sleep_until(due.next), if free > 0 => {}
             }
         }
+        self.stop.set();
         self.transfers.close();
         self.deliveries.close();
         tokio::join!(self.transfers.finish(), self.deliveries.finish());

@@ -27,6 +27,8 @@ use crate::store::snapshot::Snapshot;
 
 /// Maximum followers: a quarter of the connections that the listeners accept.
 pub const STREAMS_MAX: usize = 256;
+/// Further followers, each of an account that has none, so that a few accounts can't use all.
+const STREAMS_RESERVED: usize = 128;
 /// Maximum followers of one account.
 pub const STREAMS_OF_ACCOUNT_MAX: usize = 20;
 /// Maximum events read at once.
@@ -68,7 +70,8 @@ impl Default for Streams {
 impl Streams {
     /// Creates an empty set of followers. Each one gets an update after `quiet` without an event.
     pub fn new(quiet: Duration) -> Self {
-        Self { quiet, slots: WorkSlots::new(STREAMS_MAX, STREAMS_OF_ACCOUNT_MAX), ending: watch::channel(false).0 }
+        let slots = WorkSlots::new(STREAMS_MAX, STREAMS_OF_ACCOUNT_MAX).with_reserve(STREAMS_RESERVED);
+        Self { quiet, slots, ending: watch::channel(false).0 }
     }
 
     /// Ends all followers and refuses new ones.
@@ -283,5 +286,15 @@ mod tests {
         let slots: Vec<_> = (0..STREAMS_OF_ACCOUNT_MAX).map(|_| streams.slots.take(account(0)).unwrap()).collect();
         assert!(streams.slots.take(account(0)).is_none() && streams.slots.take(account(1)).is_some());
         assert_eq!(streams.count(), slots.len());
+    }
+
+    #[test]
+    fn accounts_that_follow_as_much_as_they_may_leave_slots_to_others() {
+        let account = |number: u8| AccountId(Ulid([number; 16]));
+        let streams = Streams::default();
+        let take_all = |number| std::iter::repeat_with(move || number).map_while(|n| streams.slots.take(account(n)));
+        let taken: Vec<_> = (0..20).flat_map(take_all).collect();
+        assert_eq!(taken.len(), STREAMS_MAX + 7, "each of 20 accounts has at least one");
+        assert!(streams.slots.take(account(100)).is_some());
     }
 }

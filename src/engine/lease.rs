@@ -2,6 +2,7 @@
 //! send; an operation that withdraws or changes the message revokes the reservation. A crash releases all leases; the
 //! rows show the remaining work.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub struct Leases(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    table: Mutex<LeaseTable<Revocation>>,
+    table: Mutex<LeaseTable<Reservation>>,
     /// Notified when an exclusive lease may have ended.
     freed: Notify,
 }
@@ -31,33 +32,68 @@ pub struct Lease {
     number: LeaseNumber,
 }
 
-/// The notice to a worker that its reservation is revoked.
-#[derive(Clone, Default)]
-pub struct Revocation(Arc<Notify>);
+/// The step of a worker with the message that it has reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Looks up the servers and their policies.
+    Lookup,
+    /// Waits for a connection that it may use.
+    Permit,
+    /// Opens the connection.
+    Connecting,
+    /// Sends the message.
+    Sending,
+    /// Waits for memory for the body, which the server has requested.
+    Memory,
+}
 
-impl Revocation {
+impl Step {
+    const ALL: [Self; 5] = [Self::Lookup, Self::Permit, Self::Connecting, Self::Sending, Self::Memory];
+}
+
+/// A worker's handle on its lease: the step that it shows, and the notice that its reservation is revoked.
+#[derive(Clone, Default)]
+pub struct Reservation(Arc<Reserved>);
+
+#[derive(Default)]
+struct Reserved {
+    revoked: Notify,
+    /// Index in [`Step::ALL`].
+    step: AtomicU8,
+}
+
+impl Reservation {
     /// Resolves once the reservation is revoked. One call resolves, not each.
     pub async fn revoked(&self) {
-        self.0.notified().await;
+        self.0.revoked.notified().await;
+    }
+
+    /// Shows that the worker begins `step`.
+    pub fn begins(&self, step: Step) {
+        self.0.step.store(step as u8, Ordering::Relaxed);
+    }
+
+    fn step(&self) -> Step {
+        Step::ALL[usize::from(self.0.step.load(Ordering::Relaxed))]
     }
 }
 
 impl Leases {
-    fn table(&self) -> MutexGuard<'_, LeaseTable<Revocation>> {
+    fn table(&self) -> MutexGuard<'_, LeaseTable<Reservation>> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reserves `message` for a worker, unless there is a lease on it. The reservation may be revoked.
-    pub fn reserve(&self, message: MessageId) -> Option<(Lease, Revocation)> {
-        let revocation = Revocation::default();
-        let number = self.table().reserve(message, revocation.clone())?;
-        Some((Lease { leases: self.clone(), message, number }, revocation))
+    pub fn reserve(&self, message: MessageId) -> Option<(Lease, Reservation)> {
+        let reservation = Reservation::default();
+        let number = self.table().reserve(message, reservation.clone())?;
+        Some((Lease { leases: self.clone(), message, number }, reservation))
     }
 
     /// Takes the exclusive lease of `message`, unless it is taken. A reservation is revoked.
     pub fn take(&self, message: MessageId) -> Option<Lease> {
         let taken = self.table().take(message)?;
-        taken.revoked.into_iter().for_each(|revocation| revocation.0.notify_one());
+        taken.revoked.into_iter().for_each(|reservation| reservation.0.revoked.notify_one());
         Some(Lease { leases: self.clone(), message, number: taken.number })
     }
 
@@ -73,6 +109,11 @@ impl Leases {
     /// Returns whether the exclusive lease of `message` is taken.
     pub fn is_taken(&self, message: MessageId) -> bool {
         self.table().state(message) == Some(LeaseState::Exclusive)
+    }
+
+    /// Returns the step of the worker with the lease of `message`, if a worker has it.
+    pub fn step(&self, message: MessageId) -> Option<Step> {
+        self.table().handle(message).map(Reservation::step)
     }
 
     /// Returns the messages with a lease of any kind.
@@ -155,10 +196,10 @@ mod tests {
     #[tokio::test]
     async fn an_operation_revokes_a_reservation_and_the_worker_is_notified() {
         let leases = Leases::default();
-        let (reserved, revocation) = leases.reserve(MESSAGE).unwrap();
+        let (reserved, reservation) = leases.reserve(MESSAGE).unwrap();
         assert!(!leases.is_taken(MESSAGE) && leases.take_unreserved(MESSAGE).is_none());
         let taken = leases.take(MESSAGE).unwrap();
-        revocation.revoked().await;
+        reservation.revoked().await;
         assert!(!reserved.begin());
         drop(reserved);
         assert!(leases.is_taken(MESSAGE));

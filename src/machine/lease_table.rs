@@ -109,6 +109,11 @@ impl<R> LeaseTable<R> {
         self.entries.get(&message).map(|entry| entry.state)
     }
 
+    /// Returns the handle of the worker with the lease on `message`.
+    pub fn handle(&self, message: MessageId) -> Option<&R> {
+        self.entries.get(&message)?.handle.as_ref()
+    }
+
     /// Iterates over the leased messages, in arbitrary order.
     pub fn messages(&self) -> impl Iterator<Item = MessageId> {
         self.entries.keys().copied()

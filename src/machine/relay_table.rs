@@ -15,6 +15,17 @@ const DOUBTFUL_MAX: usize = 4096;
 /// Time after which a relay that takes no mail is blamed for refusals of one account.
 const REFUSED_MAX: Duration = Duration::from_secs(600);
 
+/// A message that a relay has refused from MAIL on, as if a login were missing.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedMessage {
+    /// The message.
+    pub id: MessageId,
+    /// Its account.
+    pub account: AccountId,
+    /// Whether the relay has a login, which it accepted before.
+    pub has_login: bool,
+}
+
 /// Position of a relay in the configuration.
 pub type RelayNumber = usize;
 
@@ -38,12 +49,13 @@ struct LoginEvidence {
 }
 
 impl LoginEvidence {
-    /// Whether a refused message of `account` shows that the relay refuses all mail. This is so if the relay accepted
-    /// no mail of others, refused mail of another account too, or accepted no mail at all for some time.
-    fn shows_fault(&mut self, account: AccountId, now: Timestamp) -> bool {
+    /// Whether a refused message of `account` shows that the relay refuses all mail. It does if the relay refused that
+    /// of another account too. Without a login it also does if the relay took no mail of others, or took no mail at all
+    /// for some time. A relay with a login has accepted that login before it refused the message.
+    fn shows_fault(&mut self, account: AccountId, has_login: bool, now: Timestamp) -> bool {
         let took_others = self.took.iter().flatten().any(|other| *other != account);
         let (of, since) = *self.refused.get_or_insert((account, now));
-        !took_others || of != account || now.since(since) >= REFUSED_MAX
+        of != account || !has_login && (!took_others || now.since(since) >= REFUSED_MAX)
     }
 
     fn takes(&mut self, account: AccountId) {
@@ -128,17 +140,12 @@ impl RelayTable {
     /// Whether a failure that a message of `account` may have caused is charged to its relay. This is the case the
     /// first time that the message meets it, unless the relay takes mail of other accounts. Otherwise one account
     /// could stop the mail of all.
-    pub fn blames_relay_for(
-        &mut self,
-        relay: RelayNumber,
-        message: MessageId,
-        account: AccountId,
-        now: Timestamp,
-    ) -> bool {
+    pub fn blames_relay_for(&mut self, relay: RelayNumber, refused: RefusedMessage, now: Timestamp) -> bool {
+        let RefusedMessage { id, account, has_login } = refused;
         if self.doubtful.len() >= DOUBTFUL_MAX {
             self.doubtful.clear();
         }
-        self.doubtful.insert(message) && self.evidence.entry(relay).or_default().shows_fault(account, now)
+        self.doubtful.insert(id) && self.evidence.entry(relay).or_default().shows_fault(account, has_login, now)
     }
 
     fn count(&self, relay: RelayNumber, site: &str, day: u32) -> Option<&Count> {
@@ -205,8 +212,9 @@ mod tests {
     fn a_failure_possibly_caused_by_the_message_is_charged_to_the_relay_once() {
         let mut table = RelayTable::default();
         let (account, message) = (AccountId::default(), MessageId::default());
-        assert!(table.blames_relay_for(1, message, account, NOW));
-        assert!(!table.blames_relay_for(1, message, account, NOW));
+        let refused = RefusedMessage { id: message, account, has_login: false };
+        assert!(table.blames_relay_for(1, refused, NOW));
+        assert!(!table.blames_relay_for(1, refused, NOW));
     }
 
     #[test]
@@ -214,8 +222,10 @@ mod tests {
         let mut table = RelayTable::default();
         let [a, b] = [1, 2].map(|number| AccountId(Ulid([number; 16])));
         let mut messages = (0..).map(|number| MessageId(Ulid([number; 16])));
-        let mut refuses =
-            |table: &mut RelayTable, account, now| table.blames_relay_for(1, messages.next().unwrap(), account, now);
+        let mut refuses = |table: &mut RelayTable, account, now| {
+            let refused = RefusedMessage { id: messages.next().unwrap(), account, has_login: false };
+            table.blames_relay_for(1, refused, now)
+        };
         table.takes(1, a);
         assert!(refuses(&mut table, a, NOW), "it took no mail of others");
         table.takes(1, b);
@@ -225,6 +235,19 @@ mod tests {
         assert!(!refuses(&mut table, a, NOW) && !refuses(&mut table, a, NOW + Duration::from_secs(599)));
         assert!(refuses(&mut table, a, NOW + REFUSED_MAX), "it took no mail for ten minutes");
         assert!(table.evidence.len() == 1);
+    }
+
+    #[test]
+    fn a_relay_that_accepted_the_login_is_blamed_only_for_two_accounts() {
+        let mut table = RelayTable::default();
+        let [a, b] = [1, 2].map(|number| AccountId(Ulid([number; 16])));
+        let mut messages = (0..).map(|number| MessageId(Ulid([number; 16])));
+        let mut refuses = |account, now| {
+            let refused = RefusedMessage { id: messages.next().unwrap(), account, has_login: true };
+            table.blames_relay_for(1, refused, now)
+        };
+        assert!(!refuses(a, NOW) && !refuses(a, NOW + 2 * REFUSED_MAX), "it took no mail since the start");
+        assert!(refuses(b, NOW + 2 * REFUSED_MAX));
     }
 
     #[test]

@@ -16,11 +16,17 @@ use super::text::MailText;
 use crate::base::id::NoticeId;
 use crate::domain::address::Address;
 use crate::engine::Engine;
+use crate::engine::ports::PostOutcome;
 use crate::store::error::StoreError;
 use crate::store::row::alert::{Channel, NoticeStatus};
 
 /// Time limit for the answer to one notice. It is less than the wait of the command that tests alerts.
-const PATIENCE: Duration = Duration::from_secs(45);
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(45);
+
+/// Error of a notice that got no answer.
+fn not_answered() -> String {
+    format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs())
+}
 
 /// Error of a notice without a notifier, which the dispatcher owns.
 const NO_NOTIFIER: &str = "the service does not send mail now";
@@ -81,14 +87,14 @@ impl Engine {
     ) -> NoticeResult {
         let id: NoticeId = self.store.reserve_id(self.clock.now());
         let sent = match notifier {
-            Some(notifier) => timeout(PATIENCE, notifier.send_mail(id, &to, words)).await,
+            Some(notifier) => timeout(ANSWER_WAIT_MAX, notifier.send_mail(id, &to, words)).await,
             None => Ok(Ok(Err(NO_NOTIFIER.to_owned()))),
         };
         let (status, relay, mut detail) = match sent {
             Ok(Ok(Ok(taken))) => (NoticeStatus::Sent, Some(taken.relay), taken.answer),
             Ok(Ok(Err(why))) => (NoticeStatus::Failed, None, why),
             Ok(Err(error)) => (NoticeStatus::Failed, None, error.to_string()),
-            Err(_) => (NoticeStatus::Failed, None, format!("no answer within {} s", PATIENCE.as_secs())),
+            Err(_) => (NoticeStatus::Failed, None, not_answered()),
         };
         if !signs {
             let domain = self.settings.alerts.from.domain();
@@ -105,11 +111,16 @@ impl Engine {
         let request = self.alert_request(id, kind, body, 1);
         let (status, detail) = match notifier.zip(request) {
             Some((notifier, request)) => {
-                let outcome = notifier.post.post(request, &AtomicBool::new(false)).await;
-                let answer = outcome.status.map(|status| format!("status {status}"));
-                match outcome.error {
-                    None => (NoticeStatus::Sent, answer.unwrap_or_default()),
-                    Some(error) => (NoticeStatus::Failed, answer.unwrap_or_else(|| error.as_str().to_owned())),
+                let begun = AtomicBool::new(false);
+                match timeout(ANSWER_WAIT_MAX, notifier.post.post(request, &begun)).await {
+                    Ok(PostOutcome { status, error, .. }) => {
+                        let answer = status.map(|status| format!("status {status}"));
+                        match error {
+                            None => (NoticeStatus::Sent, answer.unwrap_or_default()),
+                            Some(error) => (NoticeStatus::Failed, answer.unwrap_or_else(|| error.as_str().to_owned())),
+                        }
+                    }
+                    Err(_) => (NoticeStatus::Failed, not_answered()),
                 }
             }
             None => (NoticeStatus::Failed, NO_NOTIFIER.to_owned()),

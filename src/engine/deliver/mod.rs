@@ -7,6 +7,7 @@
 mod endpoint_queue;
 mod permits;
 mod request;
+mod slow_endpoints;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ use super::Engine;
 use super::backlog::{Backlog, BacklogItem};
 use super::caught_panic::caught;
 use super::ports::{Post, PostError, PostOutcome};
+use super::stop_signal::StopSignal;
 use super::sweep::Sweeper;
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
@@ -35,13 +37,10 @@ use crate::store::timer::Timer;
 use endpoint_queue::{EndpointQueue, FinishedAttempt, Memory};
 use permits::{EndpointHealth, Permits};
 use request::Attempting;
+use slow_endpoints::{PROMPT, SlowEndpoints};
 
 /// Time for which shutdown waits for attempts in flight: longer than any attempt.
 const GRACE: Duration = Duration::from_secs(15);
-/// Maximum duration of a fast answer. Endpoints with slower answers share a small number of permits.
-const PROMPT: Duration = Duration::from_secs(2);
-/// Maximum number of slow endpoints remembered.
-const SLOW_ENDPOINTS_MAX: usize = 65_536;
 type Key = (AccountId, EndpointId);
 
 /// A delivery whose timer is due.
@@ -62,18 +61,19 @@ struct Shared {
     sweeper: Sweeper,
     backlog: Backlog,
     queues: Mutex<BTreeMap<Key, EndpointQueue>>,
-    /// Endpoints whose last answer was slow.
-    slow: Mutex<BTreeSet<Key>>,
+    /// Endpoints that share a small number of permits.
+    slow: SlowEndpoints,
     permits: Permits,
+    stop: StopSignal,
     running: Mutex<JoinSet<()>>,
 }
 
 impl Deliveries {
-    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper) -> Self {
-        let permits = Permits::new();
-        let (queues, running, slow) = (Mutex::default(), Mutex::default(), Mutex::default());
+    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper, stop: StopSignal) -> Self {
+        let permits = Permits::new(stop.clone());
+        let (queues, running, slow) = (Mutex::default(), Mutex::default(), SlowEndpoints::default());
         let backlog = Backlog::default();
-        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, queues, slow, permits, running }) }
+        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, queues, slow, permits, stop, running }) }
     }
 
     /// Adds the deliveries of `timers` to their endpoints' queues, and starts attempts.
@@ -107,9 +107,8 @@ impl Deliveries {
         }
     }
 
-    /// Starts no more attempts. Waiting deliveries stay in the store.
+    /// Closes the queues after the stop signal. Waiting deliveries stay in the store.
     pub(super) fn close(&self) {
-        self.shared.permits.close();
         for queue in self.shared.queues().values_mut() {
             queue.is_closed = true;
         }
@@ -183,22 +182,8 @@ impl Shared {
         Ok(())
     }
 
-    fn slow(&self) -> std::sync::MutexGuard<'_, BTreeSet<Key>> {
-        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn health(&self, key: Key, endpoint: &EndpointRow) -> EndpointHealth {
-        if self.slow().contains(&key) { EndpointHealth::Slow } else { EndpointHealth::of(endpoint) }
-    }
-
-    /// Records whether the endpoint's answer was slow.
-    fn note_pace(&self, key: Key, took: Duration) {
-        let mut slow = self.slow();
-        if took <= PROMPT {
-            slow.remove(&key);
-        } else if slow.len() < SLOW_ENDPOINTS_MAX {
-            slow.insert(key);
-        }
+        if self.slow.contains(key) { EndpointHealth::Slow } else { EndpointHealth::of(endpoint) }
     }
 
     fn spawn(self: &Arc<Self>, key: Key, job: Job, health: EndpointHealth) {
@@ -273,7 +258,7 @@ impl Shared {
         self.engine.store.health().check()?;
         let begun = AtomicBool::new(false);
         let stopped = async {
-            self.permits.closed().await;
+            self.stop.wait().await;
             // The result of a request that has begun is recorded.
             if begun.load(Ordering::Acquire) {
                 std::future::pending().await
@@ -286,7 +271,7 @@ impl Shared {
             () = blocked.until_blocked(account) => return Ok(Some(DeliveryEnd::Abandoned)),
         };
         self.engine.meters.posted(&outcome);
-        self.note_pace((account, endpoint), outcome.duration);
+        self.slow.answered((account, endpoint), outcome.duration);
         Ok(Some(DeliveryEnd::Attempted(record(time.now, self.engine.clock.now(), outcome))))
     }
 

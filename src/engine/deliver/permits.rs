@@ -1,21 +1,18 @@
 //! Permits for requests in flight. They limit memory and sockets. Endpoints that fail or answer slowly can't use all of
 //! them, and accounts take turns.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::sync::Notify;
-
 use crate::base::id::AccountId;
 use crate::domain::stream::Stream;
 use crate::engine::fair_semaphore::{FairPermit, FairSemaphore};
+use crate::engine::stop_signal::StopSignal;
 use crate::machine::budget::Claim;
 use crate::store::row::endpoint::EndpointRow;
 
 /// Maximum requests in flight to all endpoints.
 const REQUESTS_MAX: u32 = 512;
-/// Maximum requests in flight to endpoints whose last attempt failed or was slow. The rest is reserved for the others.
+/// Maximum requests in flight to endpoints whose last attempt failed or that answered slowly. The rest is reserved for the others.
 const FAILING_MAX: u32 = REQUESTS_MAX / 4 * 3;
-/// Maximum requests in flight to endpoints whose last answer was slow.
+/// Maximum requests in flight to endpoints that answered slowly.
 const SLOW_MAX: u32 = REQUESTS_MAX / 4;
 
 /// Status of an endpoint by its last attempt.
@@ -25,7 +22,7 @@ pub(super) enum EndpointHealth {
     Sound,
     /// The last attempt failed.
     Failing,
-    /// The last answer was slow.
+    /// An answer of the last minutes was slow.
     Slow,
 }
 
@@ -43,8 +40,7 @@ pub(super) struct Permits {
     all: FairSemaphore,
     failing: FairSemaphore,
     slow: FairSemaphore,
-    is_closed: AtomicBool,
-    closed: Notify,
+    stop: StopSignal,
 }
 
 /// Permission to make one request, until it is dropped.
@@ -54,36 +50,20 @@ pub(super) struct Permit {
 }
 
 impl Permits {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(stop: StopSignal) -> Self {
         Self {
             all: FairSemaphore::new(REQUESTS_MAX),
             failing: FairSemaphore::new(FAILING_MAX),
             slow: FairSemaphore::new(SLOW_MAX),
-            is_closed: AtomicBool::new(false),
-            closed: Notify::new(),
+            stop,
         }
     }
 
-    /// Grants no more permits, not even to waiting requests.
-    pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
-        self.closed.notify_waiters();
-    }
-
-    /// Resolves after [`Permits::close`].
-    pub(super) async fn closed(&self) {
-        // Subscribe before the check, so that no close in between is missed.
-        let closed = self.closed.notified();
-        if !self.is_closed.load(Ordering::Acquire) {
-            closed.await;
-        }
-    }
-
-    /// Waits for a permit. Returns `None` after [`Permits::close`].
+    /// Waits for a permit. Returns `None` once the service stops.
     pub(super) async fn take(&self, account: AccountId, health: EndpointHealth) -> Option<Permit> {
         tokio::select! {
             biased;
-            () = self.closed() => None,
+            () = self.stop.wait() => None,
             permit = self.turn(account, health) => permit,
         }
     }
@@ -108,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::base::id::Ulid;
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     fn account(number: u32) -> AccountId {
         let mut id = [0; 16];
@@ -134,7 +114,7 @@ mod tests {
 
     #[test]
     fn silent_endpoints_leave_a_quarter_of_the_permits_to_others() {
-        let permits = Permits::new();
+        let permits = Permits::new(StopSignal::default());
         let hung: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Failing)).collect();
         assert_eq!(hung.len(), of_many(FAILING_MAX));
         let sound: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
@@ -144,13 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn no_permits_are_granted_after_a_close_even_to_waiting_requests() {
-        let permits = Permits::new();
+    fn no_permits_are_granted_after_a_stop_even_to_waiting_requests() {
+        let stop = StopSignal::default();
+        let permits = Permits::new(stop.clone());
         let taken: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
         let mut waits = pin!(permits.take(account(1), EndpointHealth::Sound));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waits.as_mut().poll(&mut context).is_pending());
-        permits.close();
+        stop.set();
         drop(taken);
         assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(None)));
         assert!(now(&permits, EndpointHealth::Failing).is_none());
@@ -158,14 +139,14 @@ mod tests {
 
     #[test]
     fn answering_endpoints_may_use_all_permits() {
-        let permits = Permits::new();
+        let permits = Permits::new(StopSignal::default());
         let sound: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Sound)).collect();
         assert_eq!(sound.len(), of_many(REQUESTS_MAX));
     }
 
     #[test]
     fn slow_endpoints_share_a_quarter_of_the_permits() {
-        let permits = Permits::new();
+        let permits = Permits::new(StopSignal::default());
         let slow: Vec<_> = std::iter::from_fn(|| now(&permits, EndpointHealth::Slow)).collect();
         assert_eq!(slow.len(), of_many(SLOW_MAX));
         assert!(now(&permits, EndpointHealth::Sound).is_some() && now(&permits, EndpointHealth::Failing).is_some());
@@ -173,7 +154,7 @@ mod tests {
 
     #[test]
     fn one_account_may_hold_all_permits_and_another_is_served_at_once() {
-        let permits = Permits::new();
+        let permits = Permits::new(StopSignal::default());
         let one = || match pin!(permits.take(account(1), EndpointHealth::Sound))
             .poll(&mut Context::from_waker(Waker::noop()))
         {

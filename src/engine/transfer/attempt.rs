@@ -19,9 +19,11 @@ use super::tls_requirements::Held;
 use super::worker::Running;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, BounceSource};
-use crate::engine::lease::{Lease, Revocation};
-use crate::engine::ports::Requester;
+use crate::engine::lease::{Lease, Reservation, Step};
+use crate::engine::ports::{MAIL_HOSTS_MAX, Requester};
+use crate::engine::relay::RelayWay;
 use crate::machine::destination::{Input, Signal, Slot};
+use crate::machine::relay_table::RefusedMessage;
 use crate::smtp::category::Category;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
@@ -31,7 +33,7 @@ use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
 
 /// Maximum number of servers that one attempt tries.
-const TRIES: usize = 10;
+const TRIES: usize = MAIL_HOSTS_MAX;
 /// Time after which an attempt tries no further server.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -64,12 +66,12 @@ impl Attempt {
 /// Tries to hand the message of `row` to the site of its destination.
 pub(super) async fn attempt(
     running: &Running<'_>,
-    revocation: &Revocation,
+    reservation: &Reservation,
     unsettled: &mut Unsettled,
     row: &MessageRow,
 ) -> Attempt {
     let Running { shared, queue, slot, .. } = *running;
-    match shared.before_mail(revocation, shared.engine.wait_to_send()).await {
+    match shared.before_mail(reservation, shared.engine.wait_to_send()).await {
         Ok(true) => {}
         // The message's timer fires again where the replica's log continues.
         Ok(false) => return Attempt::not_begun(NotBegun::Stopping),
@@ -77,7 +79,7 @@ pub(super) async fn attempt(
     }
     let began = Instant::now();
     let requester = Requester { account: unsettled.queued.place.account, stream: row.stream };
-    let held = match shared.before_mail(revocation, Held::new(shared, &queue.site, row, requester)).await {
+    let held = match shared.before_mail(reservation, Held::new(shared, &queue.site, row, requester)).await {
         Ok(held) => held,
         Err(why) => return Attempt::not_begun(why),
     };
@@ -88,7 +90,7 @@ pub(super) async fn attempt(
         slot,
         row,
         held,
-        revocation,
+        reservation,
         id: unsettled.queued.place.id,
         unsettled,
         envelope: envelope(row),
@@ -96,7 +98,8 @@ pub(super) async fn attempt(
         transcript: Transcript::default(),
         unusable: None,
         timed_out: false,
-        was_refused: false,
+        has_tried: false,
+        refused_in: None,
     };
     let (ended, signal) = match trial.run(began).await {
         Ok(verdict) => trial.end(verdict),
@@ -127,7 +130,7 @@ pub(super) struct Trial<'a> {
     pub(super) slot: Slot,
     pub(super) row: &'a MessageRow,
     pub(super) held: Held<'a>,
-    revocation: &'a Revocation,
+    pub(super) reservation: &'a Reservation,
     pub(super) unsettled: &'a mut Unsettled,
     pub(super) id: MessageId,
     envelope: Envelope,
@@ -137,8 +140,10 @@ pub(super) struct Trial<'a> {
     pub(super) unusable: Option<String>,
     /// Whether a server did not answer in time.
     timed_out: bool,
-    /// Whether the last server refused or closed an open connection.
-    was_refused: bool,
+    /// Whether a server was tried.
+    has_tried: bool,
+    /// The phase in which the last server refused or closed an open connection.
+    refused_in: Option<Phase>,
 }
 
 /// Reason why no server's answer decides.
@@ -159,9 +164,9 @@ impl From<NotBegun> for AttemptError {
 
 impl Trial<'_> {
     async fn run(&mut self, began: Instant) -> Result<Verdict, AttemptError> {
-        let Self { shared, queue, row, id, revocation, .. } = *self;
+        let Self { shared, queue, row, id, reservation, .. } = *self;
         let question = Question { shared, queue, row, id, requester: self.held.requester };
-        let candidates = shared.before_mail(revocation, question.candidates()).await??;
+        let candidates = shared.before_mail(reservation, question.candidates()).await??;
         let targets = candidates.iter().map(|candidate| &candidate.target);
         if let Some(kept) = self.queue.take_kept(self.shared, self.slot, targets)
             && let Some(verdict) = self.over_kept_connection(kept).await?
@@ -200,8 +205,9 @@ impl Trial<'_> {
 
     /// Sends the message over a kept connection; `None` if the connection can't be used any more.
     async fn over_kept_connection(&mut self, kept: Kept) -> Result<Option<Verdict>, AttemptError> {
-        let (shared, revocation) = (self.shared, self.revocation);
-        let Some(kept) = shared.before_mail(revocation, self.renewed(kept)).await? else { return Ok(None) };
+        let (shared, reservation) = (self.shared, self.reservation);
+        reservation.begins(Step::Connecting);
+        let Some(kept) = shared.before_mail(reservation, self.renewed(kept)).await? else { return Ok(None) };
         match self.send(kept).await? {
             // Nothing counts as tried, because a new connection gives a better answer.
             Verdict::Reconnect | Verdict::NextServer(_) => Ok(None),
@@ -210,10 +216,10 @@ impl Trial<'_> {
     }
 
     async fn over_new_connection(&mut self, candidate: Candidate) -> Result<Verdict, AttemptError> {
-        let (shared, revocation) = (self.shared, self.revocation);
+        let (shared, reservation) = (self.shared, self.reservation);
         // The permit of the class is held until the message's outcome is known.
         let _class;
-        let kept = match shared.before_mail(revocation, self.open(candidate)).await?? {
+        let kept = match shared.before_mail(reservation, self.open(candidate)).await?? {
             Opened::Session(kept, class) => {
                 _class = class;
                 *kept
@@ -231,11 +237,13 @@ impl Trial<'_> {
     async fn send(&mut self, mut kept: Kept) -> Result<Verdict, AttemptError> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
-        if let Err(why) = self.shared.begin(self.revocation, self.unsettled, &self.queue.site).await {
+        if let Err(why) = self.shared.begin(self.reservation, self.unsettled, &self.queue.site).await {
             self.queue.keep(self.shared, self.slot, kept);
             return Err(why.into());
         }
-        let mut body = StoredBody::new((self.shared, self.queue), self.row, self.id, self.claim(&kept.target));
+        self.reservation.begins(Step::Sending);
+        let claim = self.claim(&kept.target);
+        let mut body = StoredBody::new((self.shared, self.queue, self.reservation), self.row, self.id, claim);
         let mut outcome = kept.session.send(&self.envelope, &mut body).await;
         if let Some(failure) = body.failure.take() {
             // The session ended without the final dot, because the server must not accept a part.
@@ -281,7 +289,9 @@ impl Trial<'_> {
             self.timed_out = true;
             self.queue.handle(self.shared, Input::ServerSilent);
         }
-        self.was_refused = outcome.phase > Phase::Connect && outcome.ending != Ending::TimedOut;
+        self.has_tried = true;
+        let is_refused = outcome.phase > Phase::Connect && outcome.ending != Ending::TimedOut;
+        self.refused_in = is_refused.then_some(outcome.phase);
         if let Ending::Unusable(why) = &outcome.ending {
             self.unusable = Some(why.clone());
         }
@@ -303,7 +313,12 @@ impl Trial<'_> {
 
     fn blames_relay(&self) -> bool {
         let (account, now) = (self.unsettled.queued.place.account, self.shared.now());
-        self.shared.destinations().relays.blames_relay_for(self.queue.relay, self.id, account, now)
+        let has_login = match &self.shared.relays.relay(self.queue.relay).way {
+            RelayWay::Smarthost(smarthost) => smarthost.submission.login.is_some(),
+            RelayWay::Mx => false,
+        };
+        let refused = RefusedMessage { id: self.id, account, has_login };
+        self.shared.destinations().relays.blames_relay_for(self.queue.relay, refused, now)
     }
 
     fn end(&self, verdict: Verdict) -> (Ended, Signal) {
@@ -332,8 +347,12 @@ impl Trial<'_> {
         let is_policy = self.facts.smtp_enhanced_code.as_ref().is_some_and(|code| code.starts_with("4.7."));
         let is_greylisted = deferral.why.category == Category::Greylisted.as_str();
         match deferral.scope {
-            Scope::Site if self.was_refused => Signal::TurnedAway,
-            Scope::Site => Signal::PushedBack,
+            Scope::Site => match self.refused_in {
+                Some(phase) if phase >= Phase::Mail => Signal::RefusedAccount,
+                Some(_) => Signal::TurnedAway,
+                None => Signal::PushedBack,
+            },
+            Scope::Message if !self.has_tried => Signal::Silent,
             Scope::Message if self.timed_out => Signal::TimedOut,
             Scope::Message if is_policy && !is_greylisted => Signal::Slowed,
             Scope::Message => Signal::Answered,

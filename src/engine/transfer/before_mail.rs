@@ -5,7 +5,7 @@
 use super::Shared;
 use super::settle::{Ready, Unsettled};
 use super::site::Site;
-use crate::engine::lease::Revocation;
+use crate::engine::lease::Reservation;
 use crate::store::error::StoreError;
 
 /// Reason why a message is not sent.
@@ -34,13 +34,13 @@ impl Shared {
     /// Runs `work` until the service stops or the message's reservation is revoked.
     pub(super) async fn before_mail<T>(
         &self,
-        revocation: &Revocation,
+        reservation: &Reservation,
         work: impl Future<Output = T>,
     ) -> Result<T, NotBegun> {
         tokio::select! {
             biased;
             () = self.closing() => Err(NotBegun::Stopping),
-            () = revocation.revoked() => Err(NotBegun::Revoked),
+            () = reservation.revoked() => Err(NotBegun::Revoked),
             done = work => Ok(done),
         }
     }
@@ -52,13 +52,13 @@ impl Shared {
     /// The reason why MAIL must not be written.
     pub(super) async fn begin(
         &self,
-        revocation: &Revocation,
+        reservation: &Reservation,
         unsettled: &mut Unsettled,
         site: &Site,
     ) -> Result<(), NotBegun> {
         let queued = unsettled.queued;
-        unsettled.held = Some(self.before_mail(revocation, self.backlog.take()).await?);
-        self.before_mail(revocation, self.engine.blocked_accounts.until_unblocked(queued.place.account)).await?;
+        unsettled.held = Some(self.before_mail(reservation, self.backlog.take()).await?);
+        self.before_mail(reservation, self.engine.blocked_accounts.until_unblocked(queued.place.account)).await?;
         if !unsettled.begin() {
             return Err(NotBegun::Revoked);
         }

@@ -12,6 +12,7 @@ use super::before_mail::NotBegun;
 use super::destination_queue::DestinationQueue;
 use crate::base::id::MessageId;
 use crate::engine::fair_semaphore::FairPermit;
+use crate::engine::lease::{Reservation, Step};
 use crate::engine::ports::{Body, BoxFuture};
 use crate::machine::budget::Claim;
 use crate::store::content::Unreadable;
@@ -24,6 +25,7 @@ const MEMORY_WAIT_MAX: Duration = Duration::from_secs(90);
 pub(super) struct StoredBody<'a> {
     shared: &'a Arc<Shared>,
     queue: &'a DestinationQueue,
+    reservation: &'a Reservation,
     row: &'a MessageRow,
     id: MessageId,
     claim: Claim,
@@ -35,13 +37,13 @@ pub(super) struct StoredBody<'a> {
 impl<'a> StoredBody<'a> {
     /// Returns the body of message `id`, which requests memory as `claim` says.
     pub(super) fn new(
-        (shared, queue): (&'a Arc<Shared>, &'a DestinationQueue),
+        (shared, queue, reservation): (&'a Arc<Shared>, &'a DestinationQueue, &'a Reservation),
         row: &'a MessageRow,
         id: MessageId,
         claim: Claim,
     ) -> Self {
         let claim = Claim { units: row.size_bytes / 1024 + 1, ..claim };
-        Self { shared, queue, row, id, claim, memory: None, failure: None }
+        Self { shared, queue, reservation, row, id, claim, memory: None, failure: None }
     }
 
     /// Waits for memory. Another account's message for the same site goes first.
@@ -56,7 +58,9 @@ impl<'a> StoredBody<'a> {
     }
 
     async fn load(&mut self) -> Result<Bytes, NotBegun> {
+        self.reservation.begins(Step::Memory);
         self.memory = Some(self.memory().await?);
+        self.reservation.begins(Step::Sending);
         let store = &self.shared.engine.store;
         // The wait for a 354 or for memory may have been long. If the store failed meanwhile, the outcome could not be
         // recorded, and the message would be sent again after the restart.

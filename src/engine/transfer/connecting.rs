@@ -11,6 +11,7 @@ use super::site::Site;
 use super::tls_requirements::Withheld;
 use crate::domain::event::AttemptFacts;
 use crate::engine::fair_semaphore::FairPermit;
+use crate::engine::lease::Step;
 use crate::engine::ports::{Session, Target};
 use crate::machine::budget::{Claim, Network};
 use crate::machine::destination::{Input, Trust};
@@ -39,11 +40,15 @@ impl Trial<'_> {
             return None;
         };
         kept.agreed = agreed;
+        let began = Instant::now();
         let is_reset = match kept.session.reset() {
             Some(reset) => reset.await,
             None => true,
         };
         if !is_reset {
+            if began.elapsed() >= kept.target.deadlines.rset {
+                self.queue.handle(self.shared, Input::ServerSilent);
+            }
             kept.leave();
             return None;
         }
@@ -55,18 +60,25 @@ impl Trial<'_> {
         let (relay, mx_host) = (self.facts.relay.take(), Some(target.host.to_string()));
         self.facts = AttemptFacts { relay, mx_host, ..AttemptFacts::default() };
         self.unusable = None;
+        self.reservation.begins(Step::Lookup);
         target.tls = match self.held.requirement(host.as_deref()).await {
             Ok(required) => required,
             Err(Withheld::LeftOut(verdict)) => return Ok(Opened::Decided(verdict)),
             Err(Withheld::Unasked) => return Err(AttemptError::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
-        let wait = self.queue.connection_wait(self.shared);
-        if !wait.is_zero() {
+        self.reservation.begins(Step::Permit);
+        // Counted only when it may be opened: the message may be cancelled meanwhile.
+        loop {
+            let wait = self.queue.connection_wait(self.shared);
+            if wait.is_zero() {
+                break;
+            }
             tokio::time::sleep(wait).await;
         }
         let (class, place) = self.places(&mut target).await?;
         let Some(place) = place else { return Ok(Opened::Decided(nowhere())) };
+        self.reservation.begins(Step::Connecting);
         let agreed = self.held.agreement(target.tls.clone());
         let (target, connected) = self.connect(target).await;
         self.held.count(&target, &connected);

@@ -35,7 +35,6 @@ mod worker;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -45,6 +44,7 @@ use super::fair_semaphore::FairSemaphore;
 use super::lease::Leases;
 use super::ports::{PolicyHosts, Transmit};
 use super::relay::{RelayWay, next_day};
+use super::stop_signal::StopSignal;
 use super::tls_policy::TlsPolicies;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
@@ -104,7 +104,7 @@ pub(super) struct Shared {
     destinations: Mutex<Destinations>,
     /// Start of the machine's time.
     started: Instant,
-    stop: watch::Sender<bool>,
+    stop: StopSignal,
     workers: Mutex<JoinSet<()>>,
 }
 
@@ -129,13 +129,12 @@ impl Shared {
 
     /// Resolves when no new work may start.
     pub(super) async fn closing(&self) {
-        // An error means that the sender is gone: the process is ending.
-        drop(self.stop.subscribe().wait_for(|stops| *stops).await);
+        self.stop.wait().await;
     }
 
     /// Whether no new work may start.
     fn is_stopping(&self) -> bool {
-        *self.stop.borrow()
+        self.stop.is_set()
     }
 
     /// Starts a task that a stop waits for.
@@ -161,7 +160,7 @@ impl Transfers {
         policy_hosts: Arc<dyn PolicyHosts>,
         egress: EgressRoutes,
         tables: Tables,
-        backlog: Backlog,
+        (backlog, stop): (Backlog, StopSignal),
     ) -> Self {
         let routes = Arc::new(Routes::new(Arc::clone(&engine), Arc::clone(&tables.shaping)));
         let tls = TlsPolicies::new(Arc::clone(&engine), policy_hosts, egress.port);
@@ -182,7 +181,7 @@ impl Transfers {
             backlog,
             destinations: Mutex::default(),
             started: Instant::now(),
-            stop: watch::Sender::new(false),
+            stop,
             workers: Mutex::default(),
             engine,
         };
@@ -288,10 +287,9 @@ impl Transfers {
         shared.timers().silence(&alarm);
     }
 
-    /// Starts no new work; waiting messages stay in the store.
+    /// Empties the queues after the stop signal; waiting messages stay in the store.
     pub(super) fn close(&self) {
         let shared = &self.shared;
-        shared.stop.send_replace(true);
         let decided = shared.destinations().stop(shared);
         shared.carry_out(decided);
     }

@@ -10,6 +10,7 @@ use super::routes::Seen;
 use super::site::Site;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
+use crate::engine::lease::Step;
 use crate::engine::messages::MessageRecord;
 use crate::engine::relay::{RelayWay, next_day};
 use crate::engine::wait_reason::{Wait, WaitReason};
@@ -64,8 +65,12 @@ impl Transfers {
     fn wait_of_due(&self, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
         let shared = &self.shared;
         let busy = |detail| Wait { reason: WaitReason::Busy, since: due, until: None, detail };
+        let step = shared.leases.step(record.id);
         if shared.leases.is_taken(record.id) {
-            return busy("The message is being sent.".to_owned());
+            return busy(match step {
+                Some(Step::Memory) => "The content of other messages uses all memory.".to_owned(),
+                _ => "The message is being sent.".to_owned(),
+            });
         }
         if let Some(wait) = self.wait_for_relay(record, now) {
             return wait;
@@ -89,6 +94,14 @@ impl Transfers {
             };
         };
         let site = queue.site.name_for_people();
+        match step {
+            Some(Step::Lookup) => {
+                let detail = format!("The servers of {site} are being looked up.");
+                return Wait { reason: WaitReason::Dns, since: due, until: None, detail };
+            }
+            Some(Step::Connecting) => return busy(format!("A connection to {site} is being opened.")),
+            Some(Step::Permit | Step::Sending | Step::Memory) | None => {}
+        }
         let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
         match self.obstacle(&queue) {
             Obstacle::Throttled { since, until: None, .. } => {
@@ -105,7 +118,9 @@ impl Transfers {
                 throttled_by(due, Some(until), detail)
             }
             Obstacle::Window => busy(format!("All connections to {site} are in use.")),
-            Obstacle::Nothing if shared.connections.has_waiters() => busy("All connections are in use.".to_owned()),
+            Obstacle::Nothing if shared.connections.has_waiters() || step == Some(Step::Permit) => {
+                busy("All connections are in use.".to_owned())
+            }
             Obstacle::Nothing => busy("The message is about to be sent.".to_owned()),
         }
     }

@@ -12,7 +12,7 @@ use super::settle::{Ready, Unsettled};
 use super::site::Site;
 use crate::domain::event::AttemptFacts;
 use crate::engine::caught_panic::caught;
-use crate::engine::lease::Revocation;
+use crate::engine::lease::Reservation;
 use crate::engine::relay::RelayWay;
 use crate::machine::destination::{Input, QueuedMessage, Signal, Slot};
 use crate::smtp::transcript::Transcript;
@@ -33,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>, first: Started) {
 
 async fn transfer(running: &mut Running<'_>, queued: QueuedMessage) {
     let (shared, queue) = (running.shared, running.queue);
-    let Some((lease, revocation)) = shared.leases.reserve(queued.place.id) else {
+    let Some((lease, reservation)) = shared.leases.reserve(queued.place.id) else {
         return shared.give_back_when_free(queued);
     };
     let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
@@ -43,7 +43,7 @@ async fn transfer(running: &mut Running<'_>, queued: QueuedMessage) {
         Ok(ready) => return not_begun(running, unsettled, NotBegun::Rows(ready)),
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    send(running, &revocation, unsettled, *row).await;
+    send(running, &reservation, unsettled, *row).await;
 }
 
 /// Ends the work on a message that is not sent.
@@ -76,7 +76,7 @@ fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
     }
 }
 
-async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled: Unsettled, row: MessageRow) {
+async fn send(running: &mut Running<'_>, reservation: &Reservation, mut unsettled: Unsettled, row: MessageRow) {
     let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
     let site = queue.site.name();
     let share = match shared.share(queue.relay, &site) {
@@ -88,7 +88,7 @@ async fn send(running: &mut Running<'_>, revocation: &Revocation, mut unsettled:
         }
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    let tried = caught(attempt(running, revocation, &mut unsettled, &row)).await;
+    let tried = caught(attempt(running, reservation, &mut unsettled, &row)).await;
     let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
         tracing::error!(message = %queued.place.id, %crashed, "delivery attempt panicked; deferring the message");
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());

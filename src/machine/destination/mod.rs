@@ -15,6 +15,7 @@
 //!
 //! While the site is not open, its messages are suspended. This is one effect for any number of messages.
 
+mod evidence;
 mod messages;
 mod queue;
 mod slots;
@@ -28,7 +29,9 @@ mod window;
 
 use std::time::Duration;
 
+use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
+use evidence::Evidence;
 pub use messages::{Effect, Input, Limits, Moment, QueuedMessage, Signal};
 pub use queue::LETS_PASS;
 use queue::MessageQueue;
@@ -52,6 +55,7 @@ const HIGH: usize = if cfg!(test) { 128 } else { 16_384 };
 pub struct Destination {
     queue: MessageQueue,
     window: Window,
+    evidence: Evidence,
     slots: Slots,
     special: Special,
     /// Kept connections.
@@ -77,6 +81,7 @@ impl Destination {
         Self {
             queue: MessageQueue::default(),
             window: Window::new(limits.connections),
+            evidence: Evidence::default(),
             slots: Slots::default(),
             special: Special::default(),
             kept: 0,
@@ -110,6 +115,7 @@ impl Destination {
             Input::ConnectionsWanted => self.quit(self.idle_connections(), effects),
             Input::ServerSilent => self.window.timed_out(),
             Input::Throttle(until) => {
+                self.evidence.concerns_all();
                 if self.window.hold(until, moment.wall) {
                     self.throttle(until, effects);
                 }
@@ -128,8 +134,8 @@ impl Destination {
                 }
             }
             Input::Ended(slot, signal) => {
-                if self.end(slot).is_some() {
-                    self.learn(signal, moment.wall, effects);
+                if let Some(message) = self.end(slot) {
+                    self.learn(signal, message.place.account, moment, effects);
                 }
             }
             Input::TryNow => {
@@ -182,7 +188,13 @@ impl Destination {
         Some(message)
     }
 
-    fn learn(&mut self, signal: Signal, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn learn(&mut self, signal: Signal, account: AccountId, moment: Moment, effects: &mut Vec<Effect>) {
+        let now = moment.wall;
+        match signal {
+            Signal::Took | Signal::Answered | Signal::Slowed => self.evidence.served(account, moment.machine),
+            Signal::PushedBack | Signal::TurnedAway | Signal::TimedOut => self.evidence.concerns_all(),
+            Signal::RefusedAccount | Signal::Silent => {}
+        }
         let held_until = match signal {
             Signal::Took => {
                 self.window.took();
@@ -192,7 +204,8 @@ impl Destination {
                 self.window.answered();
                 None
             }
-            Signal::Slowed => {
+            Signal::RefusedAccount if self.evidence.refused(account, moment.machine) => self.window.turned_away(now),
+            Signal::Slowed | Signal::RefusedAccount => {
                 self.window.slowed();
                 None
             }
@@ -243,6 +256,11 @@ impl Destination {
 
     /// Carries out everything that is possible now.
     fn proceed(&mut self, moment: Moment, effects: &mut Vec<Effect>) {
+        if self.evidence.blamed().is_some_and(|blamed| self.queue.has_other(blamed, true, moment.machine))
+            && self.window.end_backoff(moment.wall)
+        {
+            effects.push(Effect::WakeAt(moment.wall));
+        }
         let most = if self.is_stopped { 0 } else { self.window.connections(moment.wall) };
         self.quit((self.kept + self.slots.connected()).saturating_sub(most), effects);
         let is_suspended = self.window.state() != WindowState::Open;
@@ -272,11 +290,13 @@ impl Destination {
         spacings.map(|spacing| spacing.wait(moment.machine)).max().unwrap_or_default()
     }
 
-    /// Counts the next new connection, and returns its delay.
+    /// Returns the time until a new connection may be opened. If it is zero, counts the connection.
     pub fn connection_wait(&mut self, moment: Moment) -> Duration {
         let Some(spacing) = &mut self.connections else { return Duration::ZERO };
         let wait = spacing.wait(moment.machine);
-        spacing.count(moment.machine + wait);
+        if wait.is_zero() {
+            spacing.count(moment.machine);
+        }
         wait
     }
 

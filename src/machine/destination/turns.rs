@@ -2,7 +2,8 @@
 //! waits, none gets more than half of the connections.
 //!
 //! Connections become free when their messages end, which may take minutes. If no message of the site starts for two
-//! seconds, an account without any started message may therefore use one connection more than the window has.
+//! seconds, an account without any started message may therefore use one connection more than the window has. A few
+//! accounts may do so at the same time.
 
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use crate::domain::stream::Stream;
 
 /// Time without a start after which an account without a started message may exceed the window.
 pub(super) const STUCK: Duration = Duration::from_secs(2);
+/// Maximum number of messages beyond the window.
+pub(super) const EXTRA_MAX: usize = 8;
 /// Maximum time of a probe before the next message probes too.
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(60);
 
@@ -25,20 +28,19 @@ struct Turn {
     is_extra: bool,
 }
 
-/// The two messages that start outside of the turns: the probe, and the message beyond the window.
+/// The messages that start outside of the turns: the probe, and those beyond the window.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Special {
     /// The message that probes the site.
     pub(super) prober: Option<Slot>,
-    /// The message beyond the window.
-    pub(super) extra: Option<Slot>,
+    /// The messages beyond the window, each of another account.
+    pub(super) extra: Vec<Slot>,
 }
 
 impl Special {
     pub(super) fn ended(&mut self, slot: Slot) {
-        for special in [&mut self.prober, &mut self.extra] {
-            *special = special.filter(|other| *other != slot);
-        }
+        self.prober = self.prober.filter(|other| *other != slot);
+        self.extra.retain(|other| *other != slot);
     }
 }
 
@@ -62,7 +64,7 @@ impl Destination {
             self.special.prober = Some(slot);
         }
         if turn.is_extra {
-            self.special.extra = Some(slot);
+            self.special.extra.push(slot);
         }
         Some((slot, message))
     }
@@ -84,7 +86,15 @@ impl Destination {
             self.turn_at = Some(until);
             return None;
         }
-        self.next_of(&Stream::ALL, moment, |_| true)
+        // An account that may be the only one that the site refuses shows little about the site.
+        let is_other = |account: &AccountId| Some(*account) != self.evidence.blamed();
+        let other = Stream::ALL.iter().find_map(|stream| Some((*stream, self.queue.next(*stream, is_other)?)));
+        match other {
+            Some((stream, account)) if self.evidence.blamed().is_some() => {
+                Some(Turn { stream, account, is_extra: false })
+            }
+            _ => self.next_of(&Stream::ALL, moment, |_| true),
+        }
     }
 
     /// Returns the next turn within the window.
@@ -101,7 +111,7 @@ impl Destination {
 
     /// Returns the next turn beyond the window. A limit that the site has requested is never exceeded.
     fn extra_turn(&mut self, moment: Moment) -> Option<Turn> {
-        if self.special.extra.is_some() || self.window.fewer_until(moment.wall).is_some() {
+        if self.special.extra.len() >= EXTRA_MAX || self.window.fewer_until(moment.wall).is_some() {
             return None;
         }
         let passes = |account: &AccountId| !self.queue.lets_pass(account, moment.machine);

@@ -237,10 +237,18 @@ impl Window {
         if self.next_request_at > now {
             return false;
         }
+        let is_allowed = self.end_backoff(now);
+        if is_allowed {
+            self.next_request_at = now + REQUEST_INTERVAL;
+        }
+        is_allowed
+    }
+
+    /// Ends a backoff before its time, so that the site is probed now. Returns whether there was one.
+    pub(super) fn end_backoff(&mut self, now: Timestamp) -> bool {
         match self.state {
             WindowState::BackedOff(until) if until > now => {
                 self.state = WindowState::BackedOff(now);
-                self.next_request_at = now + REQUEST_INTERVAL;
                 true
             }
             WindowState::BackedOff(_) | WindowState::Open | WindowState::Probing => false,

@@ -15,7 +15,11 @@ use crate::smtp::reply::ReplyParser;
 
 pub(super) fn smarthost(streams: &[Stream]) -> Relay {
     let login = Login { username: "u".to_owned(), password: Secret::new(*b"p") };
-    let submission = Arc::new(Submission { security: Security::StartTls, login: Some(login) });
+    smarthost_with(Some(login), streams)
+}
+
+fn smarthost_with(login: Option<Login>, streams: &[Stream]) -> Relay {
+    let submission = Arc::new(Submission { security: Security::StartTls, login });
     relay("smart", RelayWay::Smarthost(Smarthost { host: "smart.test".into(), port: 587, submission }), streams)
 }
 
@@ -135,7 +139,7 @@ async fn a_message_without_another_relay_waits_uncharged_for_its_own() {
 
 #[tokio::test]
 async fn an_unknown_smarthost_or_a_required_login_is_a_relay_failure() {
-    let world = World::with(vec![smarthost(&Stream::ALL)]).await;
+    let world = World::with(vec![smarthost_with(None, &Stream::ALL)]).await;
     let id = world.send("a@r.test").await;
     world.pass(0).await;
     assert_eq!(world.progress(id), ("queued", 0));
@@ -146,6 +150,18 @@ async fn an_unknown_smarthost_or_a_required_login_is_a_relay_failure() {
     world.net.behave("smart.test", Behaviour::Says("550 5.1.1 no such user"));
     world.pass(120).await;
     assert_eq!(world.progress(id), ("bounced", 1), "what it says of the message counts");
+}
+
+#[tokio::test]
+async fn a_message_refused_after_the_login_is_deferred_and_the_relay_is_not_at_fault() {
+    let world = World::with(vec![smarthost(&Stream::ALL)]).await;
+    world.net.address("smart.test", &["198.51.100.1"]);
+    world.net.behave("smart.test", Behaviour::Says("535 5.7.8 sender not authorized"));
+    for to in ["a@r.test", "b@r.test"] {
+        let refused = world.send(to).await;
+        world.pass(0).await;
+        assert_eq!(world.progress(refused), ("deferred", 1));
+    }
 }
 
 pub(super) fn warming(name: &str, per_day: u32) -> Relay {

@@ -56,6 +56,16 @@ impl World {
             tokio::task::yield_now().await;
         }
     }
+
+    /// Returns the reason, once it has this explanation.
+    async fn waits_because(&self, id: MessageId, detail: &str) -> WaitReason {
+        loop {
+            if let Some(wait) = self.message(id).waiting.filter(|wait| wait.detail == detail) {
+                return wait.reason;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 #[tokio::test]
@@ -155,6 +165,38 @@ async fn a_message_waits_for_a_slow_or_postponed_lookup() {
     let wait = world.wait(unknown).await;
     assert_eq!((wait.reason, wait.until), (WaitReason::Dns, world.message(unknown).transfer.due));
     assert_eq!(wait.detail, "The mail servers of servfail.test could not be looked up.");
+}
+
+#[tokio::test]
+async fn a_started_message_waits_for_its_policy_then_for_its_connection() {
+    let world = World::new().await;
+    world.net.stuck.lock().unwrap().insert("_mta-sts.a.test".to_owned());
+    let id = world.send("u@a.test").await;
+    let reason = world.waits_because(id, "The servers of mx.a.test are being looked up.").await;
+    assert_eq!(reason, WaitReason::Dns);
+
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.b.test", Behaviour::Greets(Arc::clone(&gate)));
+    let id = world.send("u@b.test").await;
+    let reason = world.waits_because(id, "A connection to mx.b.test is being opened.").await;
+    assert_eq!(reason, WaitReason::Busy);
+    gate.add_permits(1);
+}
+
+#[tokio::test]
+async fn a_message_waits_for_memory_that_others_use() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    for site in ["mx.a.test", "mx.b.test"] {
+        world.net.behave(site, Behaviour::HoldsDots(Arc::clone(&gate)));
+    }
+    world.send_large("u@a.test").await;
+    world.net.bodies.subscribe().wait_for(|bodies| *bodies == 1).await.unwrap();
+    let id = world.send_large("u@b.test").await;
+    let reason = world.waits_because(id, "The content of other messages uses all memory.").await;
+    assert_eq!(reason, WaitReason::Busy);
+    gate.add_permits(10);
+    world.pass(0).await;
 }
 
 #[tokio::test]

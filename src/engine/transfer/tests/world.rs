@@ -235,8 +235,19 @@ impl World {
     }
 
     pub(super) async fn send_from(&self, from: &str, to: &str) -> MessageId {
+        self.submit(self.submission(from, to)).await
+    }
+
+    /// Sends a message that uses nearly all memory for bodies.
+    pub(super) async fn send_large(&self, to: &str) -> MessageId {
+        let text = "Thank you very much, indeed.\n".repeat(2_000);
+        let content = Content::Composed(Parts { text: Some(text), ..Parts::default() });
+        self.submit(Submission { content, ..self.submission("shop@example.test", to) }).await
+    }
+
+    async fn submit(&self, submission: Submission) -> MessageId {
         let caller = Caller { account: self.account, key: None };
-        match self.engine.submit(&caller, self.submission(from, to), None).await {
+        match self.engine.submit(&caller, submission, None).await {
             Ok(accepted) => {
                 let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
                 answer["id"].as_str().unwrap().parse().unwrap()

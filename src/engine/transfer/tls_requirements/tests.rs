@@ -6,7 +6,6 @@ use super::*;
 use crate::base::id::DomainId;
 use crate::domain::event::{Authenticated, TlsPolicy};
 use crate::domain::hostname::DomainName;
-use crate::engine::backlog::Backlog;
 use crate::engine::ports::{BoxFuture, Transmit};
 use crate::engine::tls_policy::tests::{MX, World, domain, host};
 use crate::engine::transfer::egress_routes::EgressRoutes;
@@ -31,7 +30,7 @@ impl Transmit for NoWay {
 fn shared(world: &World) -> Arc<Shared> {
     let routes = EgressRoutes { relays: Vec::new(), port: 25, capture: None };
     let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping: Arc::new(Shaping::built_in().clone()) };
-    Transfers::new(world.engine(), Arc::new(NoWay), world.outside.clone(), routes, tables, Backlog::default()).shared
+    Transfers::new(world.engine(), Arc::new(NoWay), world.outside.clone(), routes, tables, Default::default()).shared
 }
 
 /// Returns a connection to `host` that was opened without a policy.

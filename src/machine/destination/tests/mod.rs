@@ -68,6 +68,58 @@ fn an_account_never_waits_long_for_slow_messages_of_another() {
 }
 
 #[test]
+fn several_accounts_may_exceed_the_window_one_after_the_other() {
+    let mut model = model(LIMITS);
+    [3, 6, 4, 5].into_iter().for_each(|n| model.due(n));
+    for expected in [vec![3, 6, 4], vec![3, 6, 4, 5]] {
+        model.pass(STUCK);
+        model.step(Input::TurnCame);
+        assert_eq!(model.started(), expected);
+    }
+}
+
+#[test]
+fn a_421_to_one_account_s_mail_does_not_hold_back_others() {
+    let mut model = model(Limits { connections: 1, ..LIMITS });
+    model.due(1);
+    model.end(1, Signal::Took);
+    for n in [3, 6, 9] {
+        model.due(n);
+        model.end(n, Signal::RefusedAccount);
+        assert!(!model.is_suspended, "the site serves another account");
+    }
+    for n in [4, 12, 7, 15, 10] {
+        assert!(!model.is_suspended);
+        model.due(n);
+        model.end(n, Signal::RefusedAccount);
+    }
+    assert!(model.is_suspended, "most of the last attempts failed, and those of two accounts");
+}
+
+#[test]
+fn a_site_backed_off_for_one_account_is_probed_at_once_with_the_mail_of_another() {
+    let mut model = model(Limits { connections: 1, ..LIMITS });
+    [3, 6].into_iter().for_each(|n| model.due(n));
+    model.end(3, Signal::RefusedAccount);
+    assert!(model.is_suspended);
+    model.due(4);
+    let before = model.now.wall;
+    model.wake();
+    assert_eq!((model.started(), model.now.wall), (vec![4], before));
+    model.end(4, Signal::Took);
+    assert_eq!(model.started(), [6]);
+    model.end(6, Signal::RefusedAccount);
+    assert!(!model.is_suspended);
+    // A failure that concerns all accounts is not cut short.
+    model.due(5);
+    model.end(5, Signal::PushedBack);
+    model.due(7);
+    let before = model.now.wall;
+    model.wake();
+    assert!(model.now.wall >= before + Duration::from_secs(50));
+}
+
+#[test]
 fn marketing_mail_never_waits_long_for_slow_marketing_mail_of_another_account() {
     let mut model = model(Limits { is_shared: true, ..LIMITS });
     let marketing = |n: u8| QueuedMessage { stream: Stream::Marketing, ..message(n, Timestamp::MAX) };

@@ -135,8 +135,8 @@ impl Model {
     }
 
     /// Whether a message beyond the window runs.
-    pub(super) const fn is_extra_in_use(&self) -> bool {
-        self.destination.special.extra.is_some()
+    pub(super) const fn has_extra(&self) -> bool {
+        !self.destination.special.extra.is_empty()
     }
 
     pub(super) fn is_put_off(&self, n: u8) -> bool {

@@ -4,12 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SIGNALS: [Signal; 7] = [
+const SIGNALS: [Signal; 8] = [
     Signal::Took,
     Signal::Answered,
     Signal::Slowed,
     Signal::PushedBack,
     Signal::TurnedAway,
+    Signal::RefusedAccount,
     Signal::TimedOut,
     Signal::Silent,
 ];
@@ -114,7 +115,7 @@ proptest! {
         model.take(255, QueuedMessage { place: Place { account, ..message.place }, ..message });
         model.pass(STUCK);
         model.step(Input::TurnCame);
-        prop_assert!(model.started().contains(&255) || model.is_extra_in_use());
+        prop_assert!(model.started().contains(&255) || model.has_extra());
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! Endpoints that answered slowly. Each stays slow for some minutes after its last slow answer. If one fast answer were
+//! enough, an endpoint that is slow every other time would hold permits of the fast ones.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Key;
+
+/// Maximum duration of a fast answer (hardening 4).
+pub(super) const PROMPT: Duration = Duration::from_secs(2);
+/// Time for which an endpoint is slow after a slow answer.
+const SLOW_FOR: Duration = Duration::from_secs(5 * 60);
+/// Maximum number of endpoints remembered.
+const ENDPOINTS_MAX: usize = 65_536;
+
+/// The endpoints, with the end of their time.
+#[derive(Default)]
+pub(super) struct SlowEndpoints(Mutex<BTreeMap<Key, Instant>>);
+
+impl SlowEndpoints {
+    fn ends(&self) -> MutexGuard<'_, BTreeMap<Key, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the endpoint has answered slowly within the last minutes.
+    pub(super) fn contains(&self, endpoint: Key) -> bool {
+        self.ends().get(&endpoint).is_some_and(|end| Instant::now() < *end)
+    }
+
+    /// Records the duration of an answer.
+    pub(super) fn answered(&self, endpoint: Key, took: Duration) {
+        if took <= PROMPT {
+            return;
+        }
+        let (mut ends, now) = (self.ends(), Instant::now());
+        if ends.len() >= ENDPOINTS_MAX {
+            ends.retain(|_, end| now < *end);
+        }
+        if ends.len() < ENDPOINTS_MAX {
+            ends.insert(endpoint, now + SLOW_FOR);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_is_slow_every_other_time_stays_slow() {
+        let (slow, endpoint) = (SlowEndpoints::default(), Key::default());
+        slow.answered(endpoint, PROMPT);
+        assert!(!slow.contains(endpoint));
+        for _ in 0..3 {
+            slow.answered(endpoint, PROMPT + Duration::from_millis(1));
+            slow.answered(endpoint, Duration::ZERO);
+            tokio::time::advance(SLOW_FOR - Duration::from_secs(1)).await;
+            assert!(slow.contains(endpoint));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!slow.contains(endpoint), "a fast endpoint becomes sound again");
+    }
+}

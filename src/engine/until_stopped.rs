@@ -1,4 +1,4 @@
-//! Ports that begin no work once the service stops (hardening 4). A call that has not begun by then never resolves. Its
+//! Ports that begin no work once the service stops. A call that has not begun by then never resolves. Its
 //! caller records no outcome, so the work is due again after the restart.
 
 use std::future::pending;

@@ -183,7 +183,11 @@ impl Shared {
     }
 
     fn health(&self, key: Key, endpoint: &EndpointRow) -> EndpointHealth {
-        if self.slow.contains(key) { EndpointHealth::Slow } else { EndpointHealth::of(endpoint) }
+        if self.slow.contains(key, self.engine.clock.monotonic()) {
+            EndpointHealth::Slow
+        } else {
+            EndpointHealth::of(endpoint)
+        }
     }
 
     fn spawn(self: &Arc<Self>, key: Key, job: Job, health: EndpointHealth) {
@@ -271,7 +275,7 @@ impl Shared {
             () = blocked.until_blocked(account) => return Ok(Some(DeliveryEnd::Abandoned)),
         };
         self.engine.meters.posted(&outcome);
-        self.slow.answered((account, endpoint), outcome.duration);
+        self.slow.answered((account, endpoint), outcome.duration, self.engine.clock.monotonic());
         Ok(Some(DeliveryEnd::Attempted(record(time.now, self.engine.clock.now(), outcome))))
     }
 

@@ -10,7 +10,8 @@ use crate::store::row::endpoint::EndpointRow;
 
 /// Maximum requests in flight to all endpoints.
 const REQUESTS_MAX: u32 = 512;
-/// Maximum requests in flight to endpoints whose last attempt failed or that answered slowly. The rest is reserved for the others.
+/// Maximum requests in flight to endpoints whose last attempt failed or that answered slowly. The rest is reserved for
+/// the others.
 const FAILING_MAX: u32 = REQUESTS_MAX / 4 * 3;
 /// Maximum requests in flight to endpoints that answered slowly.
 const SLOW_MAX: u32 = REQUESTS_MAX / 4;

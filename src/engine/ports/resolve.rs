@@ -36,7 +36,7 @@ impl Family {
     }
 }
 
-/// Maximum number of mail servers of a domain that are used, the best first (hardening 4).
+/// Maximum number of mail servers of a domain that are used, the best first.
 pub const MAIL_HOSTS_MAX: usize = 20;
 
 /// One mail server of a domain, with its addresses in the order to try.

@@ -19,8 +19,8 @@ const TRANSACTIONAL_PART: u32 = 4;
 const EXTRA_PART: u32 = 8;
 /// Limit for an account with few units, and for a site under contention: one of this many parts.
 const SMALL_PART: u32 = 16;
-/// Units up to which an account may have one large claim beyond the budget, and up to which small claims pass a large one
-/// of their account: one of this many parts.
+/// Units up to which an account may have one large claim beyond the budget, and up to which small claims pass a large
+/// one of their account: one of this many parts.
 const FEW_PART: u32 = 32;
 /// Maximum first claim of an account that may use the second eighth: one of this many parts, and at least one unit.
 const FIRST_PART: u32 = 256;
@@ -137,8 +137,8 @@ impl Budget {
         id
     }
 
-    /// Grants a claim at once, or returns false. Waiting claims of its account and stream go first. Those of others can't
-    /// be granted now, otherwise they would not wait.
+    /// Grants a claim at once, or returns false. Waiting claims of its account and stream go first. Those of others
+    /// can't be granted now, otherwise they would not wait.
     pub fn take_now(&mut self, claim: Claim) -> bool {
         let is_first = !self.of(claim.stream).claims.contains_key(&claim.account);
         let is_granted = is_first && self.is_free(&claim) && self.has_account_share(&claim);

@@ -21,8 +21,8 @@ const TAKEN_LEAST: u64 = 1024;
 /// Time after which a connection whose client reads no bytes of an answer may be closed in favour of another.
 const UNREAD: Duration = Duration::from_secs(5);
 
-/// Time after which such a connection may be closed if no other can be. Otherwise strangers could renew connections with
-/// unread answers faster than they may be closed.
+/// Time after which such a connection may be closed if no other can be. Otherwise strangers could renew connections
+/// with unread answers faster than they may be closed.
 const BRIEFLY: Duration = Duration::from_secs(1);
 
 /// Minimum rate of a client that reads an answer, in bytes per second, while connections are scarce.
@@ -205,8 +205,8 @@ impl Activity {
         briefly.map(|since| (EvictionReason::BrieflyUnread, since))
     }
 
-    /// Returns since when the client reads offered parts too slowly, if it has done so for this time at least. Many small answers count together, otherwise a
-    /// client that takes seconds for each would never be slow.
+    /// Returns since when the client reads offered parts too slowly, if it has done so for this time at least. Many
+    /// small answers count together, otherwise a client that takes seconds for each would never be slow.
     fn slowly_read_since(&self, now: Instant, least: Duration) -> Option<Instant> {
         let since = self.at(self.reading_since.load(Relaxed));
         let before = Duration::from_micros(self.read_before.load(Relaxed));

@@ -1,5 +1,5 @@
-//! All refusals and failures of the API: the table of contract 1, "Errors", as a type. One exhaustive match each
-//! returns status, code, sentence and headers.
+//! All refusals and failures of the API: the table of contract 1, "Errors", as a type. [`table`] has the status, code
+//! and sentence of each.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use hyper::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
+use self::table::Row;
 use super::answer::Answer;
 use super::dev_guard::DevForbidden;
 use super::openapi::errors::error_code;
@@ -17,6 +18,7 @@ use crate::domain::violation::Violations;
 use crate::store::error::StoreError;
 
 mod sentence;
+mod table;
 
 /// Reasons for a 401. The code is the same; the sentence helps to fix the setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,215 +146,34 @@ describe! {
 
 impl ApiError {
     /// Returns the HTTP status.
-    pub const fn status(&self) -> StatusCode {
-        match self {
-            Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
-            Self::StreamForbidden(_) | Self::ScopeForbidden(_) | Self::AccountSuspended(_) | Self::DevForbidden(_) => {
-                StatusCode::FORBIDDEN
-            }
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::ContentGone => StatusCode::GONE,
-            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::IdempotencyMismatch | Self::IdempotencyInProgress | Self::Conflict(_) => StatusCode::CONFLICT,
-            Self::PayloadTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::InvalidJson(_)
-            | Self::Invalid(_)
-            | Self::DomainUnknown(_)
-            | Self::DomainUnverified(_)
-            | Self::RecipientSuppressed(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::RateLimited(_) | Self::QuotaExceeded(..) | Self::StorageQuotaExceeded => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::StorageFull
-            | Self::StorageFailed
-            | Self::Overloaded
-            | Self::ShuttingDown
-            | Self::ReplicaUnavailable
-            | Self::ReplicaInDoubt => StatusCode::SERVICE_UNAVAILABLE,
-        }
+    pub fn status(&self) -> StatusCode {
+        self.row().status
     }
 
     /// Returns the error code.
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::Unauthenticated(_) => "unauthenticated",
-            Self::StreamForbidden(_) => "stream_forbidden",
-            Self::ScopeForbidden(_) => "scope_forbidden",
-            Self::AccountSuspended(_) => "account_suspended",
-            Self::DevForbidden(_) => "dev_forbidden",
-            Self::NotFound => "not_found",
-            Self::MethodNotAllowed(_) => "method_not_allowed",
-            Self::ContentGone => "content_gone",
-            Self::RequestTimeout => "request_timeout",
-            Self::HeadersTooLarge => "headers_too_large",
-            Self::IdempotencyMismatch => "idempotency_mismatch",
-            Self::IdempotencyInProgress => "idempotency_in_progress",
-            Self::Conflict(_) => "conflict",
-            Self::PayloadTooLarge(_) => "payload_too_large",
-            Self::UnsupportedMediaType(_) => "unsupported_media_type",
-            Self::InvalidJson(_) => "invalid_json",
-            Self::Invalid(_) => "validation_failed",
-            Self::DomainUnknown(_) => "domain_unknown",
-            Self::DomainUnverified(_) => "domain_unverified",
-            Self::RecipientSuppressed(_) => "recipient_suppressed",
-            Self::RateLimited(_) => "rate_limited",
-            Self::QuotaExceeded(..) => "quota_exceeded",
-            Self::StorageQuotaExceeded => "storage_quota_exceeded",
-            Self::Internal => "internal",
-            Self::StorageFull => "storage_full",
-            Self::StorageFailed => "storage_failed",
-            Self::Overloaded => "overloaded",
-            Self::ShuttingDown => "shutting_down",
-            Self::ReplicaUnavailable | Self::ReplicaInDoubt => "replica_unavailable",
-        }
+    pub fn code(&self) -> &'static str {
+        self.row().code
     }
 
     /// Returns one sentence that a person can act on.
     pub fn message(&self) -> Cow<'_, str> {
-        match self {
-            Self::Unauthenticated(Unauthenticated::Missing) => {
-                "Send your API key as \"Authorization: Bearer <key>\".".into()
-            }
-            Self::Unauthenticated(Unauthenticated::Malformed) => {
-                "The Authorization header must be \"Bearer\", one space and the API key.".into()
-            }
-            Self::Unauthenticated(Unauthenticated::Unknown) => {
-                "This API key is unknown, revoked or expired. Use another one.".into()
-            }
-            Self::StreamForbidden(stream) => {
-                format!("This API key may only use domains of the {stream} stream.").into()
-            }
-            Self::ScopeForbidden(scope) => {
-                format!("This API key lacks the scope \"{scope}\"; use a key that has it.").into()
-            }
-            Self::AccountSuspended(reason) => {
-                format!("The account is suspended ({reason}). Ask the operator of this service.").into()
-            }
-            Self::DevForbidden(why) => why.message(),
-            Self::NotFound => "There is nothing at this address; check the path and the identifier.".into(),
-            Self::MethodNotAllowed(allow) => format!("This path only supports {allow}.").into(),
-            Self::ContentGone => "The message's content was deleted at its retention deadline.".into(),
-            Self::RequestTimeout => "The request arrived too slowly. Send it again.".into(),
-            Self::HeadersTooLarge => {
-                "The request head is too large. Send at most 100 headers and 16 KiB in total.".into()
-            }
-            Self::IdempotencyMismatch => {
-                "This Idempotency-Key was used with another body within 24 hours. Use a new key for a new message."
-                    .into()
-            }
-            Self::IdempotencyInProgress => {
-                "The first request with this Idempotency-Key is still running. Repeat it in a second.".into()
-            }
-            Self::Conflict(sentence) => sentence.as_str().into(),
-            Self::PayloadTooLarge(bytes) => format!("The request body may have at most {bytes} bytes.").into(),
-            Self::UnsupportedMediaType(sentence) => sentence.as_str().into(),
-            Self::InvalidJson(sentence) => sentence.as_str().into(),
-            Self::Invalid(violations) => sentence::of_violations(violations).into(),
-            Self::DomainUnknown(domain) => {
-                format!("The sending domain {domain} does not belong to this account. Add it and publish its records.")
-                    .into()
-            }
-            Self::DomainUnverified(domain) => {
-                format!("The sending domain {domain} is not verified. Publish its DKIM record and verify it.").into()
-            }
-            Self::RecipientSuppressed(reason) => {
-                format!("Not sent: the recipient's address is suppressed ({reason}).").into()
-            }
-            Self::RateLimited(seconds) => format!("Too many requests. Wait {seconds} s.").into(),
-            Self::QuotaExceeded(window, seconds) => {
-                format!("The account's quota for the {window} is used up. Wait {seconds} s.").into()
-            }
-            Self::StorageQuotaExceeded => "The account's storage is full. Wait until content expires.".into(),
-            Self::Internal => "Internal error. Try again, and quote the request ID if it persists.".into(),
-            Self::StorageFull => "The service is out of disk space. Try again later.".into(),
-            Self::StorageFailed => "The service can't write to its disk. Try again later.".into(),
-            Self::Overloaded => "The service is overloaded. Try again shortly.".into(),
-            Self::ShuttingDown => "The service is restarting. Try again shortly.".into(),
-            Self::ReplicaUnavailable => {
-                "The service can't reach its replica bucket, so nothing was changed. Try again shortly.".into()
-            }
-            Self::ReplicaInDoubt => sentence::IN_DOUBT.into(),
-        }
+        self.row().message
     }
 
     /// Returns the violations by field, which every 422 has.
     pub(super) fn errors(&self) -> Option<Cow<'_, BTreeMap<String, Vec<String>>>> {
-        let one = |field: &str, sentence: &str| {
-            Some(Cow::Owned(BTreeMap::from([(field.to_owned(), vec![sentence.to_owned()])])))
-        };
-        match self {
-            Self::Invalid(violations) => Some(Cow::Borrowed(violations.by_field())),
-            Self::InvalidJson(_) => Some(Cow::Owned(BTreeMap::new())),
-            Self::DomainUnknown(_) => one("from", "must be at a domain of this account"),
-            Self::DomainUnverified(_) => one("from", "must be at a verified domain"),
-            Self::RecipientSuppressed(_) => one("to", "is suppressed"),
-            Self::Unauthenticated(_)
-            | Self::StreamForbidden(_)
-            | Self::ScopeForbidden(_)
-            | Self::AccountSuspended(_)
-            | Self::DevForbidden(_)
-            | Self::NotFound
-            | Self::MethodNotAllowed(_)
-            | Self::ContentGone
-            | Self::RequestTimeout
-            | Self::HeadersTooLarge
-            | Self::IdempotencyMismatch
-            | Self::IdempotencyInProgress
-            | Self::Conflict(_)
-            | Self::PayloadTooLarge(_)
-            | Self::UnsupportedMediaType(_)
-            | Self::RateLimited(_)
-            | Self::QuotaExceeded(..)
-            | Self::StorageQuotaExceeded
-            | Self::Internal
-            | Self::StorageFull
-            | Self::StorageFailed
-            | Self::Overloaded
-            | Self::ShuttingDown
-            | Self::ReplicaUnavailable
-            | Self::ReplicaInDoubt => None,
-        }
+        self.row().errors
     }
 
     /// Returns the seconds after which a retry is useful, at least 1.
     pub fn retry_after(&self) -> Option<u64> {
-        match self {
-            Self::RateLimited(seconds) | Self::QuotaExceeded(_, seconds) => Some((*seconds).max(1)),
-            Self::StorageQuotaExceeded => Some(3600),
-            Self::IdempotencyInProgress | Self::Overloaded => Some(1),
-            Self::ShuttingDown | Self::ReplicaUnavailable | Self::ReplicaInDoubt => Some(5),
-            Self::StorageFailed => Some(10),
-            Self::StorageFull => Some(60),
-            Self::Unauthenticated(_)
-            | Self::StreamForbidden(_)
-            | Self::ScopeForbidden(_)
-            | Self::AccountSuspended(_)
-            | Self::DevForbidden(_)
-            | Self::NotFound
-            | Self::MethodNotAllowed(_)
-            | Self::ContentGone
-            | Self::RequestTimeout
-            | Self::HeadersTooLarge
-            | Self::IdempotencyMismatch
-            | Self::Conflict(_)
-            | Self::PayloadTooLarge(_)
-            | Self::UnsupportedMediaType(_)
-            | Self::InvalidJson(_)
-            | Self::Invalid(_)
-            | Self::DomainUnknown(_)
-            | Self::DomainUnverified(_)
-            | Self::RecipientSuppressed(_)
-            | Self::Internal => None,
-        }
+        self.row().retry_after
     }
 
     /// Returns the error as a JSON body.
     pub(super) fn body(&self) -> ErrorBody<'_> {
-        ErrorBody { message: self.message(), code: self.code(), errors: self.errors() }
+        let Row { message, code, errors, .. } = self.row();
+        ErrorBody { message, code, errors }
     }
 
     /// Returns the error as an answer, to which a handler may add headers.

@@ -89,6 +89,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("mail-auth", Tests, "verifies our DKIM signatures and TLS reports with independent code"),
     ("hickory-server", Tests, "a name server for tests"),
     ("criterion", Tests, "benchmarks the parts of a request"),
+    ("proc-macro2", Tests, "splits Rust sources into tokens for `tests/tidy`"),
     ("tempfile", Tests, "data directories for tests"),
 ];
 

@@ -71,12 +71,12 @@ impl Modules {
     fn of(source: &SourceFile) -> Self {
         let path = source.name.trim_start_matches("src/").trim_end_matches(".rs");
         let own = path.split('/').filter(|part| *part != "mod").map(str::to_owned).collect();
-        let is_inner = |at: &usize| {
-            source.word(*at) == Some("mod")
-                && source.word(at + 1).is_some()
-                && source.tokens.get(at + 2).is_some_and(|token| token.kind == Kind::Mark('{'))
+        let body_end = |at: usize| {
+            let is_module = source.word(at) == Some("mod") && source.word(at + 1).is_some();
+            let body = source.tokens.get(at + 2).filter(|token| is_module && token.kind == Kind::Mark('{'));
+            Some((at, body?.end))
         };
-        let inner = (0..source.tokens.len()).filter(is_inner).map(|at| (at, closing_brace(source, at + 2))).collect();
+        let inner = (0..source.tokens.len()).filter_map(body_end).collect();
         Self { own, inner }
     }
 
@@ -93,19 +93,6 @@ impl Modules {
             _ => self.own.first().cloned(),
         }
     }
-}
-
-fn closing_brace(source: &SourceFile, open: usize) -> usize {
-    let mut depth = 0_usize;
-    for (at, token) in source.tokens.iter().enumerate().skip(open) {
-        match token.kind {
-            Kind::Mark('{') => depth += 1,
-            Kind::Mark('}') if depth <= 1 => return at,
-            Kind::Mark('}') => depth -= 1,
-            Kind::Mark(_) | Kind::Word(_) | Kind::Text(_) | Kind::PathSeparator => {}
-        }
-    }
-    source.tokens.len()
 }
 
 #[cfg(test)]

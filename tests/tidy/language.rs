@@ -52,8 +52,8 @@ fn long_functions(source: &SourceFile) -> Vec<Finding> {
         let is_function = token.kind == Kind::Word("fn".to_owned()) && !source.is_test_at(at);
         let name = source.word(at + 1).filter(|_| is_function);
         let Some(name) = name.filter(|name| !TABLES.contains(name)) else { continue };
-        let Some(last) = body_end(source, at) else { continue };
-        let lines = source.tokens[last].line - token.line + 1;
+        let Some(last) = source.tokens.get(source.item_end(at)) else { continue };
+        let lines = last.line - token.line + 1;
         if lines > FUNCTION_LINES_MAX {
             findings.push(Finding::new(
                 &source.name,
@@ -63,27 +63,6 @@ fn long_functions(source: &SourceFile) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// Returns the place of the brace that closes the body of the function at `at`, or none if it has no body.
-fn body_end(source: &SourceFile, at: usize) -> Option<usize> {
-    let mut depth = 0_usize;
-    for (place, token) in source.tokens.iter().enumerate().skip(at) {
-        match token.kind {
-            // A declaration in a trait, unless the semicolon is that of an array's type.
-            Kind::Mark(';') if depth == 0 && !is_in_brackets(source, at, place) => return None,
-            Kind::Mark('{') => depth += 1,
-            Kind::Mark('}') if depth == 1 => return Some(place),
-            Kind::Mark('}') => depth -= 1,
-            Kind::Word(_) | Kind::Text(_) | Kind::PathSeparator | Kind::Mark(_) => {}
-        }
-    }
-    None
-}
-
-fn is_in_brackets(source: &SourceFile, from: usize, to: usize) -> bool {
-    let count = |mark| source.tokens[from..to].iter().filter(|token| token.kind == Kind::Mark(mark)).count();
-    count('[') > count(']')
 }
 
 /// Returns the lines of a text that have a retired word.

@@ -1,5 +1,7 @@
 //! Rust's tokens, as far as the rules need them: words, `::`, string literals, and single characters for the rest.
-//! Comments, numbers, lifetimes and character literals are dropped, because no rule uses them.
+//! Comments, numbers and character literals are dropped, because no rule uses them.
+
+use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
 
 /// A token and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,6 +10,8 @@ pub(crate) struct Token {
     pub(crate) kind: Kind,
     /// The line, from 1.
     pub(crate) line: usize,
+    /// Index of the bracket that closes this one; the token's own index for other tokens.
+    pub(crate) end: usize,
 }
 
 /// Kind of a token.
@@ -23,137 +27,60 @@ pub(crate) enum Kind {
     Mark(char),
 }
 
-struct Lexer<'a> {
-    rest: &'a str,
-    line: usize,
-    tokens: Vec<Token>,
-}
-
 /// Returns the tokens of `text`.
 pub(crate) fn tokens(text: &str) -> Vec<Token> {
-    let mut lexer = Lexer { rest: text, line: 1, tokens: Vec::new() };
-    while let Some(first) = lexer.rest.chars().next() {
-        lexer.step(first);
-    }
-    lexer.tokens
+    let mut found = Vec::new();
+    flatten(text.parse().expect("a Rust file has balanced brackets"), &mut found);
+    found
 }
 
-impl Lexer<'_> {
-    fn step(&mut self, first: char) {
-        if self.rest.starts_with("//") {
-            self.skip(self.rest.find('\n').unwrap_or(self.rest.len()));
-        } else if self.rest.starts_with("/*") {
-            self.skip(block_comment(self.rest));
-        } else if let Some(opening) = string_opening(self.rest) {
-            self.string(opening);
-        } else if first == '\'' {
-            self.skip(quote(self.rest));
-        } else if first.is_alphabetic() || first == '_' {
-            self.word();
-        } else if first.is_ascii_digit() {
-            self.skip(self.rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(self.rest.len()));
-        } else if self.rest.starts_with("::") {
-            self.push(Kind::PathSeparator, 2);
-        } else if first.is_whitespace() {
-            self.skip(first.len_utf8());
-        } else {
-            self.push(Kind::Mark(first), first.len_utf8());
-        }
-    }
-
-    fn push(&mut self, kind: Kind, length: usize) {
-        self.tokens.push(Token { kind, line: self.line });
-        self.skip(length);
-    }
-
-    fn skip(&mut self, length: usize) {
-        let (skipped, rest) = self.rest.split_at(length);
-        self.line += skipped.matches('\n').count();
-        self.rest = rest;
-    }
-
-    fn word(&mut self) {
-        if self.rest.starts_with("r#") {
-            self.skip(2);
-        }
-        let length = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(self.rest.len());
-        self.push(Kind::Word(self.rest[..length].to_owned()), length.max(1));
-    }
-
-    fn string(&mut self, opening: Opening) {
-        let body = &self.rest[opening.length..];
-        let end = match opening.hashes {
-            Some(hashes) => body.find(&format!("\"{}", "#".repeat(hashes))).unwrap_or(body.len()),
-            None => unescaped(body, '"'),
-        };
-        let closing = 1 + opening.hashes.unwrap_or(0);
-        let whole = (opening.length + end + closing).min(self.rest.len());
-        self.push(Kind::Text(body[..end].to_owned()), whole);
-    }
-}
-
-/// Opening of a string literal.
-struct Opening {
-    /// Length in bytes, including the quotation mark.
-    length: usize,
-    /// Number of `#` of a raw string; `None` for a string with escapes.
-    hashes: Option<usize>,
-}
-
-fn string_opening(text: &str) -> Option<Opening> {
-    let prefix = ["br", "cr", "b", "c", "r", ""]
-        .into_iter()
-        .find(|prefix| text.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('"') || rest.starts_with('#')))?;
-    let rest = &text[prefix.len()..];
-    let hashes = rest.len() - rest.trim_start_matches('#').len();
-    if !rest[hashes..].starts_with('"') || (hashes > 0 && !prefix.ends_with('r')) {
-        return None;
-    }
-    Some(Opening { length: prefix.len() + hashes + 1, hashes: prefix.ends_with('r').then_some(hashes) })
-}
-
-fn block_comment(text: &str) -> usize {
-    let (mut depth, mut at) = (0_usize, 0);
-    while at < text.len() {
-        if text[at..].starts_with("/*") {
-            depth += 1;
-            at += 2;
-        } else if text[at..].starts_with("*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
+fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
+    let mut trees = stream.into_iter().peekable();
+    while let Some(tree) = trees.next() {
+        let line = tree.span().start().line;
+        let is_colon = |tree: &TokenTree| matches!(tree, TokenTree::Punct(mark) if mark.as_char() == ':');
+        let is_separator = is_colon(&tree) && trees.next_if(is_colon).is_some();
+        let kind = match tree {
+            TokenTree::Ident(word) => Kind::Word(word.to_string().trim_start_matches("r#").to_owned()),
+            TokenTree::Punct(_) if is_separator => Kind::PathSeparator,
+            TokenTree::Punct(mark) => Kind::Mark(mark.as_char()),
+            TokenTree::Literal(literal) => match text_of(&literal) {
+                Some(text) => Kind::Text(text),
+                None => continue,
+            },
+            TokenTree::Group(group) => {
+                flatten_group(&group, found);
+                continue;
             }
-        } else {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
-        }
+        };
+        found.push(Token { kind, line, end: found.len() });
     }
-    text.len()
 }
 
-/// Returns the position of `end` without a backslash before it.
-fn unescaped(text: &str, end: char) -> usize {
-    let mut escaped = false;
-    for (at, character) in text.char_indices() {
-        match (escaped, character) {
-            (true, _) => escaped = false,
-            (false, '\\') => escaped = true,
-            (false, character) if character == end => return at,
-            (false, _) => {}
-        }
+fn flatten_group(group: &Group, found: &mut Vec<Token>) {
+    let (open, close) = match group.delimiter() {
+        Delimiter::Parenthesis => ('(', ')'),
+        Delimiter::Brace => ('{', '}'),
+        Delimiter::Bracket => ('[', ']'),
+        Delimiter::None => return flatten(group.stream(), found),
+    };
+    let first = group.stream().into_iter().next();
+    // A doc comment is an attribute too.
+    if open == '[' && matches!(first, Some(TokenTree::Ident(word)) if word == "doc") {
+        return;
     }
-    text.len()
+    let opening = found.len();
+    found.push(Token { kind: Kind::Mark(open), line: group.span_open().start().line, end: opening });
+    flatten(group.stream(), found);
+    found[opening].end = found.len();
+    found.push(Token { kind: Kind::Mark(close), line: group.span_close().start().line, end: found.len() });
 }
 
-/// Returns the length of a character literal or a lifetime.
-fn quote(text: &str) -> usize {
-    let body = &text[1..];
-    let mut characters = body.chars();
-    match (characters.next(), characters.next()) {
-        (Some('\\'), _) => (1 + unescaped(body, '\'') + 1).min(text.len()),
-        (Some(first), Some('\'')) => 1 + first.len_utf8() + 1,
-        (_, _) => 1,
-    }
+/// Returns the content of a string literal; `None` for other literals.
+fn text_of(literal: &Literal) -> Option<String> {
+    let written = literal.to_string();
+    let quoted = written.trim_start_matches(['b', 'c', 'r', '#']).trim_end_matches('#');
+    Some(quoted.strip_prefix('"')?.strip_suffix('"')?.to_owned())
 }
 
 #[cfg(test)]
@@ -171,7 +98,7 @@ mod tests {
     #[test]
     fn comments_and_strings_contain_no_words() {
         assert_eq!(words("a // use b\nc /* d /* e */ f */ g"), ["a", "c", "g"]);
-        assert_eq!(words(r#"a("b \" c", 'd', '\'', b"e", b'f') g"#), ["a", "b", "g"]);
+        assert_eq!(words(r#"a("b \" c", 'd', '\'', b"e", b'f') g"#), ["a", "g"]);
         assert_eq!(words("a r\"b\\\" c br##\"d \"# e\"## r#type f"), ["a", "c", "type", "f"]);
     }
 
@@ -186,5 +113,11 @@ mod tests {
         let lines: Vec<_> = found.iter().map(|token| token.line).collect();
         assert_eq!(lines, [2, 4, 4, 4]);
         assert_eq!(found[2].kind, Kind::PathSeparator);
+    }
+
+    #[test]
+    fn a_bracket_has_the_index_of_the_one_that_closes_it() {
+        let ends: Vec<_> = tokens("/// a\nb { c(d) }").iter().map(|token| token.end).collect();
+        assert_eq!(ends, [0, 1, 7, 3, 6, 5, 6, 7]);
     }
 }

@@ -74,26 +74,22 @@ impl SourceFile {
                 continue;
             }
             let end = self.item_end(at);
-            self.test_ranges.push((at, end));
-            let is_declaration = end.checked_sub(1).is_some_and(|last| self.has(last, &[";"]));
-            if let (true, Some(module)) = (is_declaration, (at..end).find(|at| self.has(*at, &["mod"]))) {
+            self.test_ranges.push((at, end + 1));
+            if let (true, Some(module)) = (self.has(end, &[";"]), (at..end).find(|at| self.has(*at, &["mod"]))) {
                 self.note_test_module(at, module);
             }
         }
     }
 
-    /// Returns the index after the item that begins at `at`: after its semicolon, or after the brace that closes its
+    /// Returns the index of the last token of the item that begins at `at`: its semicolon, or the brace that closes its
     /// body.
-    fn item_end(&self, at: usize) -> usize {
-        let mut depth = 0_usize;
-        for (place, token) in self.tokens.iter().enumerate().skip(at) {
-            match token.kind {
-                Kind::Mark('{') => depth += 1,
-                Kind::Mark('}') if depth == 1 => return place + 1,
-                Kind::Mark('}') => depth = depth.saturating_sub(1),
-                Kind::Mark(';') if depth == 0 => return place + 1,
-                Kind::Mark(_) | Kind::Word(_) | Kind::Text(_) | Kind::PathSeparator => {}
+    pub(crate) fn item_end(&self, at: usize) -> usize {
+        let mut at = at;
+        while let Some(token) = self.tokens.get(at) {
+            if [Kind::Mark('{'), Kind::Mark(';')].contains(&token.kind) {
+                return token.end;
             }
+            at = token.end + 1;
         }
         self.tokens.len()
     }

@@ -1,5 +1,5 @@
 #![doc = include_str!("ARCHITECTURE.md")]
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used))]
 
 pub mod app;
 pub mod base;

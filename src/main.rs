@@ -38,6 +38,7 @@ fn standby(config: Config, options: StandbyOptions) -> Exit {
     report(standby::run(&config, &options))
 }
 
+#[expect(clippy::print_stderr, reason = "the program's last words")]
 fn report(ended: Result<Exit, CliError>) -> Exit {
     ended.unwrap_or_else(|cli_error| {
         eprintln!("{cli_error}");

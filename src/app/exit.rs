@@ -59,6 +59,8 @@ impl Exit {
 
 impl Exit {
     /// Ends the process because of damage in the database that makes it impossible to continue. Destructors don't run.
+    #[expect(clippy::disallowed_methods, reason = "nothing in the process can continue")]
+    #[expect(clippy::print_stderr, reason = "the log may need what can't continue")]
     pub fn end_on_damage(self, fault: &str) {
         eprintln!("The database is damaged: {fault}. Run `postrider check`, or restore a backup.");
         std::process::exit(self.code().into());

@@ -1,6 +1,7 @@
 //! Tests of the real program: `postrider dev` on a temporary directory, used over HTTP like an application would. Time
 //! is virtual, and no test sleeps.
 
+#![expect(clippy::print_stderr, reason = "a skipped test says so")]
 #![expect(clippy::unwrap_used, reason = "a test that can't continue has failed")]
 
 mod backup;

@@ -123,7 +123,7 @@ fn no_other_cryptography_is_locked() {
 }
 
 #[test]
-fn clocks_sockets_and_terminals_are_used_only_at_the_edge() {
+fn clocks_sockets_threads_and_files_are_used_only_at_the_edge() {
     let sources = rust("src");
     nothing_of(sources.iter().flat_map(world::touches_of_the_world).collect());
     nothing_of(world::exceptions_without_use(&sources));

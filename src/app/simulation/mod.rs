@@ -213,7 +213,6 @@ fn run_half(family: Family, first: u64) {
 }
 
 /// Runs every `step`th of the everyday seeds, from `first` on.
-#[expect(clippy::print_stdout, reason = "the figures of a long run are read")]
 fn run_every(family: Family, first: u64, step: usize) {
     let count = variable("POSTRIDER_SIMULATIONS").unwrap_or(2 * family.runs);
     let from = variable("POSTRIDER_SIMULATIONS_FROM").unwrap_or(0);
@@ -268,7 +267,6 @@ fn the_invariants_hold_with_hostile_sites() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "its purpose is to print")]
 fn one_run() {
     for (family, _) in FAMILIES {
         let Some(seed) = variable(family.variable) else { continue };

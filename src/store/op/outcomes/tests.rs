@@ -164,7 +164,6 @@ fn counts_are_removed_after_400_days_and_later_outcomes_are_ignored() {
 /// `cargo test --release --lib measure_the_cost_of_counting -- --ignored --nocapture`
 #[test]
 #[ignore = "prints a measurement"]
-#[expect(clippy::print_stdout, reason = "its purpose is to print")]
 fn measure_the_cost_of_counting() {
     const OPS: u32 = 10_000;
     let quota = crate::domain::account::QuotaLimits { per_hour: u64::MAX, per_day: u64::MAX };

@@ -1,6 +1,8 @@
 //! CSV (RFC 4180): reads records with their first line numbers, and writes records.
 //!
-//! Lines may end with LF alone. A byte order mark is skipped, and empty lines are ignored.
+//! Lines may end with CR or LF alone. A byte order mark is skipped, and empty lines are ignored.
+
+use csv::{Reader, ReaderBuilder, StringRecord, Terminator, WriterBuilder};
 
 /// Error: the text is not valid CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -14,139 +16,72 @@ pub enum InvalidCsv {
 }
 
 /// Iterator over the records of a text.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Records<'a> {
-    rest: &'a str,
-    line: usize,
+    text: &'a str,
+    reader: Reader<&'a [u8]>,
 }
 
 impl<'a> Records<'a> {
     /// Returns the records of `text`; lines are counted from 1.
     pub fn of(text: &'a str) -> Self {
-        Self { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 }
-    }
-
-    /// Returns the records of the rest of a text, which starts with a record.
-    pub const fn of_rest(rest: &'a str) -> Self {
-        Self { rest, line: 1 }
+        let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+        Self { text, reader }
     }
 
     /// Returns the unread text.
-    pub const fn rest(&self) -> &'a str {
-        self.rest
-    }
-
-    /// Reads the field up to the next separator. Returns whether the record continues after it.
-    fn field(&mut self) -> Result<(String, bool), InvalidCsv> {
-        let field = match self.rest.strip_prefix('"') {
-            Some(inside) => self.quoted(inside)?,
-            None => {
-                let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
-                let (field, rest) = self.rest.split_at(end);
-                self.rest = rest;
-                // A CR belongs to the line end.
-                let is_last = !rest.starts_with(',');
-                if is_last { field.strip_suffix('\r').unwrap_or(field) } else { field }.to_owned()
-            }
-        };
-        if let Some(rest) = self.rest.strip_prefix(',') {
-            self.rest = rest;
-            return Ok((field, true));
-        }
-        self.end_line()?;
-        Ok((field, false))
-    }
-
-    fn quoted(&mut self, inside: &'a str) -> Result<String, InvalidCsv> {
-        let (mut field, mut rest) = (String::new(), inside);
-        loop {
-            let (part, after) = rest.split_once('"').ok_or(InvalidCsv::Open)?;
-            field.push_str(part);
-            match after.strip_prefix('"') {
-                Some(after) => {
-                    field.push('"');
-                    rest = after;
-                }
-                None => {
-                    self.line += field.matches('\n').count();
-                    self.rest = after;
-                    return Ok(field);
-                }
-            }
-        }
-    }
-
-    fn end_line(&mut self) -> Result<(), InvalidCsv> {
-        if self.rest.is_empty() {
-            return Ok(());
-        }
-        let rest = self.rest.strip_prefix('\r').unwrap_or(self.rest);
-        if rest.is_empty() {
-            self.rest = rest;
-            return Ok(());
-        }
-        self.rest = rest.strip_prefix('\n').ok_or(InvalidCsv::AfterQuote)?;
-        self.line += 1;
-        Ok(())
-    }
-
-    fn skip_line(&mut self) {
-        self.rest = self.rest.split_once('\n').map_or("", |(_, rest)| rest);
-        self.line += 1;
+    pub fn rest(&self) -> &'a str {
+        let read = usize::try_from(self.reader.position().byte()).unwrap_or(usize::MAX);
+        self.text.get(read..).unwrap_or_default()
     }
 }
 
 impl Iterator for Records<'_> {
     /// The first line of the record, and its fields.
-    type Item = (usize, Result<Vec<String>, InvalidCsv>);
+    type Item = (usize, Result<StringRecord, InvalidCsv>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.rest.starts_with('\n') || self.rest.starts_with("\r\n") {
-            self.skip_line();
-        }
-        if self.rest.is_empty() {
+        let (rest, line) = (self.rest(), self.reader.position().line());
+        let mut record = StringRecord::new();
+        // Reading from memory does not fail.
+        if !self.reader.read_record(&mut record).is_ok_and(|is_read| is_read) {
             return None;
         }
-        let (line, mut fields) = (self.line, Vec::new());
-        loop {
-            match self.field() {
-                Ok((field, goes_on)) => {
-                    fields.push(field);
-                    if !goes_on {
-                        return Some((line, Ok(fields)));
-                    }
-                }
-                Err(fault) => {
-                    // After an unterminated field the rest can't be parsed. After other errors parsing continues on the
-                    // next line.
-                    match fault {
-                        InvalidCsv::Open => self.rest = "",
-                        InvalidCsv::AfterQuote => self.skip_line(),
-                    }
-                    return Some((line, Err(fault)));
-                }
-            }
+        // The reader counts the empty lines before a record, and the LF of the line before it, to the record.
+        let read = &rest[..rest.len() - self.rest().len()];
+        let written = read.trim_start_matches(['\u{feff}', '\r', '\n']);
+        let skipped = read[..read.len() - written.len()].matches('\n').count();
+        Some((usize::try_from(line).unwrap_or(usize::MAX) + skipped, check_quotes(written).map(|()| record)))
+    }
+}
+
+/// Checks the quotes of a record. The reader accepts any, but a missing one would turn many lines into one field.
+fn check_quotes(record: &str) -> Result<(), InvalidCsv> {
+    let mut rest = Some(record);
+    while let Some(field) = rest {
+        let end = field.strip_prefix('"').map_or(Ok(field), after_quoted)?;
+        rest = end.split_once(',').map(|(_, next)| next);
+    }
+    Ok(())
+}
+
+/// Returns the text after the closing quote of a field.
+fn after_quoted(field: &str) -> Result<&str, InvalidCsv> {
+    let mut rest = field;
+    loop {
+        let (_, after) = rest.split_once('"').ok_or(InvalidCsv::Open)?;
+        match after.strip_prefix('"') {
+            Some(after) => rest = after,
+            None if after.is_empty() || after.starts_with([',', '\r', '\n']) => return Ok(after),
+            None => return Err(InvalidCsv::AfterQuote),
         }
     }
 }
 
 /// Appends a record with its line end to `text`. Quotes the fields that need it.
-pub fn write_record(text: &mut String, fields: &[&str]) {
-    for (place, field) in fields.iter().enumerate() {
-        if place > 0 {
-            text.push(',');
-        }
-        // Some programs keep leading and trailing white space only in quotes.
-        let is_plain = !field.contains(['"', ',', '\r', '\n']) && field.trim() == *field;
-        if is_plain {
-            text.push_str(field);
-        } else {
-            text.push('"');
-            text.push_str(&field.replace('"', "\"\""));
-            text.push('"');
-        }
-    }
-    text.push_str("\r\n");
+pub fn write_record(text: &mut Vec<u8>, fields: &[&str]) {
+    // Writing to memory does not fail, and the writer is flushed when it is dropped.
+    let _ = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(text).write_record(fields);
 }
 
 #[cfg(test)]
@@ -154,12 +89,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Vec<(usize, Result<Vec<String>, InvalidCsv>)> {
+    fn read(text: &str) -> Vec<(usize, Result<StringRecord, InvalidCsv>)> {
         Records::of(text).collect()
     }
 
-    fn record(fields: &[&str]) -> Result<Vec<String>, InvalidCsv> {
-        Ok(fields.iter().map(|field| (*field).to_owned()).collect())
+    fn record(fields: &[&str]) -> Result<StringRecord, InvalidCsv> {
+        Ok(fields.to_vec().into())
     }
 
     #[test]
@@ -174,6 +109,7 @@ mod tests {
         assert_eq!(read(text), expected);
         assert_eq!(read("a\r\n"), [(1, record(&["a"]))]);
         assert_eq!(read("\"a\"\r"), [(1, record(&["a"]))]);
+        assert_eq!(read("a\r\nb\r\n\r\nc"), [(1, record(&["a"])), (2, record(&["b"])), (4, record(&["c"]))]);
         assert_eq!(read(""), []);
     }
 
@@ -188,12 +124,13 @@ mod tests {
         fn written_records_are_read_back(rows in proptest::collection::vec(
             proptest::collection::vec("[a-z,\"\r\n é]{0,6}", 2..4), 0..5
         )) {
-            let mut text = String::new();
+            let mut text = Vec::new();
             for row in &rows {
                 write_record(&mut text, &row.iter().map(String::as_str).collect::<Vec<_>>());
             }
+            let text = String::from_utf8(text).unwrap();
             let back: Vec<_> = Records::of(&text).map(|(_, fields)| fields.unwrap()).collect();
-            prop_assert_eq!(back, rows);
+            prop_assert_eq!(back, rows.into_iter().map(StringRecord::from).collect::<Vec<_>>());
         }
     }
 }

@@ -49,7 +49,7 @@ impl SuppressionExport {
     }
 
     /// Returns `text` with the next part.
-    async fn read(&mut self, mut text: String) -> Result<String, ExportError> {
+    async fn read(&mut self, mut text: Vec<u8>) -> Result<Vec<u8>, ExportError> {
         let Some(after) = self.after.take() else { return Ok(text) };
         let write = move |rows: &[SuppressionRow]| {
             rows.iter().for_each(|row| suppression_list::write(&mut text, row));
@@ -69,7 +69,7 @@ impl PartSource for SuppressionExport {
         if !(self.still_may)() {
             return Err(io::Error::other("the client may no longer read the list"));
         }
-        let text = self.read(String::new()).await.map_err(|error| {
+        let text = self.read(Vec::new()).await.map_err(|error| {
             tracing::error!(%error, "could not read the rest of an export of suppressions; the download is aborted");
             io::Error::other("the export failed")
         })?;

@@ -71,6 +71,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("serde", Anywhere, "derives"),
     ("serde_json", Only(&["domain", "mail", "store", "engine", "net", "http", "panel", "app"]), "JSON"),
     ("toml", Only(&["smtp", "net", "app"]), "rules and configuration"),
+    ("csv", Only(&["http"]), "CSV of exports and of lists of suppressions"),
     ("jiff", Only(&["base", "domain", "panel", "app"]), "calendars and time zones, bundled"),
     ("askama", Only(&["panel"]), "templates with automatic escaping, checked at compile time"),
     ("pulldown-cmark", Only(&["panel"]), "renders the documentation's Markdown files in the panel"),

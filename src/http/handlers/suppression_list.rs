@@ -2,6 +2,7 @@
 //!
 //! Both forms become JSON objects, so that one check applies to both, and all errors of all lines are reported.
 
+use csv::StringRecord;
 use serde_json::{Map, Value};
 
 use super::suppressions::{email, note};
@@ -69,7 +70,7 @@ impl SuppressionBatches for CheckedList {
         let Some(text) = text else { unreachable!("memory gives back what was compressed") };
         let mut reading = ReadResult::new(self.now, Keep::Batch(Vec::with_capacity(IMPORTED_MAX)));
         match self.form {
-            Form::Csv => reading.records(&text, Records::of_rest(&text), &self.columns),
+            Form::Csv => reading.records(&text, Records::of(&text), &self.columns),
             Form::JsonLines => reading.json_lines(&text, &text),
         }
         match reading.keep {
@@ -167,8 +168,8 @@ impl ReadResult {
                     self.fault(line, sentence);
                 }
                 Ok(cells) => {
-                    let members = columns.iter().zip(cells).filter(|(_, cell)| !cell.is_empty());
-                    let object = members.map(|(name, cell)| ((*name).to_owned(), Value::String(cell))).collect();
+                    let members = columns.iter().zip(&cells).filter(|(_, cell)| !cell.is_empty());
+                    let object = members.map(|(name, cell)| ((*name).to_owned(), cell.into())).collect();
                     self.object(line, at, object);
                 }
             }
@@ -252,7 +253,7 @@ fn sentence(violations: &Violations, path: &str) -> String {
 }
 
 /// Returns the known columns of the first line, in its order.
-fn columns(names: &[String]) -> Result<Vec<&'static str>, String> {
+fn columns(names: &StringRecord) -> Result<Vec<&'static str>, String> {
     let mut columns = Vec::with_capacity(names.len());
     for name in names {
         let lower = name.trim().to_lowercase();
@@ -270,14 +271,14 @@ fn columns(names: &[String]) -> Result<Vec<&'static str>, String> {
 }
 
 /// Returns the first line of an export.
-pub(in crate::http) fn head() -> String {
-    let mut text = String::new();
+pub(in crate::http) fn head() -> Vec<u8> {
+    let mut text = Vec::new();
     write_record(&mut text, &COLUMNS);
     text
 }
 
 /// Appends a line of an export.
-pub(in crate::http) fn write(text: &mut String, row: &SuppressionRow) {
+pub(in crate::http) fn write(text: &mut Vec<u8>, row: &SuppressionRow) {
     let (created_at, note) = (row.created_at.to_string(), row.note.as_deref().unwrap_or_default());
     write_record(text, &[&row.email, row.reason.as_str(), &created_at, note]);
 }

@@ -87,12 +87,12 @@ pub(super) const EVENT_COLUMNS: [&str; 32] = [
 ];
 
 /// Appends the line with the column names.
-pub(super) fn write_head(text: &mut String, columns: &[&str]) {
+pub(super) fn write_head(text: &mut Vec<u8>, columns: &[&str]) {
     write_record(text, columns);
 }
 
 /// Appends the line of `record`.
-pub(super) fn write_cells(text: &mut String, columns: &[&str], record: &Value) {
+pub(super) fn write_cells(text: &mut Vec<u8>, columns: &[&str], record: &Value) {
     let cells: Vec<_> = columns.iter().map(|column| cell(member(record, column))).collect();
     write_record(text, &cells.iter().map(Cow::as_ref).collect::<Vec<_>>());
 }
@@ -149,9 +149,9 @@ mod tests {
             "id": "evt_1", "metadata": {"order": "1,2"}, "attempt": 1, "smtp_response": "550 no\r\n\"x\"",
             "tls": null, "bounce": {"kind": "hard", "suppressed": true},
         });
-        let mut text = String::new();
+        let mut text = Vec::new();
         let columns = ["id", "metadata", "attempt", "smtp_response", "tls.version", "bounce.kind", "bounce.suppressed"];
         write_cells(&mut text, &columns, &record);
-        assert_eq!(text, "evt_1,\"{\"\"order\"\":\"\"1,2\"\"}\",1,\"550 no\r\n\"\"x\"\"\",,hard,true\r\n");
+        assert_eq!(text, b"evt_1,\"{\"\"order\"\":\"\"1,2\"\"}\",1,\"550 no\r\n\"\"x\"\"\",,hard,true\r\n");
     }
 }

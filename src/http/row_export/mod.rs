@@ -111,7 +111,7 @@ impl RowExport {
     async fn read(&mut self, is_first: bool) -> Result<Option<Bytes>, ExportError> {
         let (format, expiry) = (self.format, self.expiry);
         let written = self.export.next(move |part| {
-            let mut text = String::new();
+            let mut text = Vec::new();
             if is_first && format == ExportFormat::Csv {
                 write_head(&mut text, columns_of(part));
             }
@@ -146,18 +146,18 @@ const fn columns_of(part: &ExportPart) -> &'static [&'static str] {
 }
 
 /// Appends the rows of `part` to `text`.
-fn write(text: &mut String, part: &ExportPart, format: ExportFormat, expiry: Timestamp) -> serde_json::Result<()> {
+fn write(text: &mut Vec<u8>, part: &ExportPart, format: ExportFormat, expiry: Timestamp) -> serde_json::Result<()> {
     let columns = columns_of(part);
     let mut line = |row: Row<'_>| {
         match (format, row) {
             (ExportFormat::Csv, row) => write_cells(text, columns, &row.value()?),
             (ExportFormat::JsonLines, Row::View(view)) => {
-                text.push_str(&serde_json::to_string(view)?);
-                text.push('\n');
+                serde_json::to_writer(&mut *text, view)?;
+                text.push(b'\n');
             }
             (ExportFormat::JsonLines, Row::Json(json)) => {
-                text.push_str(&String::from_utf8_lossy(json));
-                text.push('\n');
+                text.extend_from_slice(json);
+                text.push(b'\n');
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::http::row_export::{ExportFormat, RowExport};
 
 /// Returns the records of a CSV text; the first one has the column names.
 fn records(text: &str) -> Vec<Vec<String>> {
-    Records::of(text).map(|(_, record)| record.unwrap()).collect()
+    Records::of(text).map(|(_, record)| record.unwrap().iter().map(str::to_owned).collect()).collect()
 }
 
 /// Returns the cells of one column, from the first row on.

@@ -55,6 +55,8 @@ struct NextSlot {
     /// Sequence of the last batch in the log, including this slot.
     sequence: u64,
     progress: Progress,
+    /// Whether the log with this slot has every batch that was committed when the slot was built.
+    is_complete: bool,
 }
 
 /// The shipper of one active machine.
@@ -90,6 +92,7 @@ impl Shipper {
                     changed = drain.changed() => if changed.is_err() { return ShipperEnd::Failed } else { continue },
                 }
             }
+            let begun = Instant::now();
             let next = match self.next_slot(is_draining).await {
                 Ok(next) => next,
                 Err(error) => {
@@ -115,9 +118,13 @@ impl Shipper {
                 continue;
             };
             earliest = Instant::now() + self.interval;
-            let is_release = matches!(next.body, SlotBody::Release);
+            let (is_release, is_complete) = (matches!(next.body, SlotBody::Release), next.is_complete);
             if self.send(next).await == CreateResult::Other {
                 return self.deposed().await;
+            }
+            let outbox = &self.shared.outbox;
+            if is_complete && outbox.sync().is_some_and(|rule| begun.elapsed() <= rule.timeout) {
+                outbox.has_caught_up();
             }
             if is_release {
                 return ShipperEnd::Released;
@@ -170,7 +177,8 @@ impl Shipper {
         if built.is_some() {
             return Ok(built);
         }
-        let empty = |body| Some(NextSlot { body, segments: BTreeSet::new(), sequence, progress: self.progress });
+        let (progress, is_complete) = (self.progress, false);
+        let empty = |body| Some(NextSlot { body, segments: BTreeSet::new(), sequence, progress, is_complete });
         Ok(match self.shared.take_beat() {
             true => empty(SlotBody::Beat),
             false if is_draining && self.may_release() => empty(SlotBody::Release),
@@ -247,9 +255,11 @@ fn build(store: &Store, shared: &Shared, progress: Progress, confirmed: u64) -> 
     let mut packer = Packer::default();
     if let Some(after) = outbox.resumed() {
         packer.batch(0, Timestamp::ZERO, &record::resumed(after), 0);
-        let body = SlotBody::Batches(packer.finish());
-        return Ok(Some(NextSlot { body, segments: BTreeSet::new(), sequence: after, progress: Progress::default() }));
+        let (body, segments) = (SlotBody::Batches(packer.finish()), BTreeSet::new());
+        let progress = Progress::default();
+        return Ok(Some(NextSlot { body, segments, sequence: after, progress, is_complete: false }));
     }
+    let committed = outbox.last();
     let records = outbox
         .front(PAYLOAD_BYTES_MAX)
         .map_err(|error| ReplicaError::Io { what: "reading the replication backlog".to_owned(), error })?;
@@ -268,7 +278,8 @@ fn build(store: &Store, shared: &Shared, progress: Progress, confirmed: u64) -> 
     if packer.is_empty() {
         return Ok(None);
     }
-    Ok(Some(NextSlot { body: SlotBody::Batches(packer.finish()), segments, sequence, progress: next }))
+    let is_complete = sequence >= committed;
+    Ok(Some(NextSlot { body: SlotBody::Batches(packer.finish()), segments, sequence, progress: next, is_complete }))
 }
 
 /// Packs as much of a batch as fits, preceded by its bodies. Returns the position where it stopped, or the default if

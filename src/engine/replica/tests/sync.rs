@@ -5,7 +5,7 @@ use crate::store::error::{OpError, StoreError};
 
 /// Creates a machine whose answers wait for the bucket.
 fn synchronous(bucket: &MemoryStore, name: &str, seed: u64, stops: bool) -> Machine {
-    let rule = SyncRule { timeout: Duration::from_millis(20), stops };
+    let rule = SyncRule { timeout: Duration::from_millis(250), stops };
     Machine { sync: Some(rule), ..Machine::new(bucket, name, seed) }
 }
 
@@ -52,6 +52,43 @@ async fn with_serve_an_answer_waits_once_and_then_the_store_continues_without_th
     }
     assert_eq!(serving.active.status(START).state, State::Degraded);
     machine.bucket.set_cut_off(false);
+    serving.settled().await;
+    assert_eq!(serving.active.status(START).state, State::Ok);
+    assert!(serving.stop().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_outage_under_load_answers_wait_for_the_bucket_again_although_it_never_has_everything() {
+    let bucket = MemoryStore::default();
+    let rule = SyncRule { timeout: Duration::from_secs(1), stops: false };
+    let machine = Machine { sync: Some(rule), ..Machine::new(&bucket, "first", 1) };
+    let serving = machine.serve().await;
+    serving.base().await;
+    machine.bucket.set_cut_off(true);
+    commit(&serving.store).await.unwrap();
+    let outbox = Arc::clone(serving.store.outbox().unwrap());
+    assert!(outbox.is_degraded());
+    // Each confirmation of a slot finds a batch that was committed after the slot was built.
+    let (store, committed) = (Arc::clone(&serving.store), Arc::clone(&outbox));
+    machine.bucket.draw(move |call| {
+        if call.operation == BucketOperation::Create && call.name.starts_with("log/") && committed.is_degraded() {
+            let last = committed.last();
+            let account = Account::new(AccountId::default(), "Example".parse().unwrap(), QuotaLimits::default(), START);
+            store.post(CreateAccount { account, by: None }, drop);
+            while committed.last() == last {
+                std::thread::yield_now();
+            }
+        }
+        None
+    });
+    machine.bucket.set_cut_off(false);
+    let recovered = async {
+        while outbox.is_degraded() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), recovered).await.expect("the store waits for the bucket again");
+    machine.bucket.draw(|_| None);
     serving.settled().await;
     assert_eq!(serving.active.status(START).state, State::Ok);
     assert!(serving.stop().await);

@@ -48,7 +48,7 @@ impl Outbox {
             return Ok(());
         }
         state.owes_base = false;
-        state.end_degradation();
+        state.end_degradation_at_rest();
         drop(state);
         self.landed.notify_all();
         backlog.unmark_base_owed()

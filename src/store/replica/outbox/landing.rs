@@ -62,6 +62,12 @@ impl Outbox {
         true
     }
 
+    /// Lets answers wait for the bucket again: it has confirmed within the timeout everything that was committed when
+    /// the slot was built. A busy store always has newer batches, so it need not have everything.
+    pub fn has_caught_up(&self) {
+        self.state().end_degradation();
+    }
+
     /// Ends all waits for the bucket, now and later: the process stops, or another machine has the log.
     pub fn end_waits(&self) {
         self.state().has_ended = true;

@@ -79,7 +79,7 @@ struct State {
     /// The sequence after which the log continues after a gap, until the bucket has it.
     resumed: Option<u64>,
     last: u64,
-    /// Set while the store continues without the bucket, until the bucket has everything.
+    /// Set while the store continues without the bucket, until the log has caught up.
     is_degraded: bool,
     /// Set while a batch waits for the bucket longer than callers wait for an answer.
     is_in_doubt: bool,
@@ -277,7 +277,7 @@ impl Outbox {
         state.confirmed = Some(position);
         state.is_unrecorded = true;
         state.resumed = state.resumed.filter(|resumed| *resumed > position.sequence);
-        state.end_degradation();
+        state.end_degradation_at_rest();
         drop(state);
         self.landed.notify_all();
         self.backlog().confirmed(position.sequence);
@@ -334,10 +334,19 @@ impl Outbox {
 }
 
 impl State {
-    /// Continues with the bucket once it has everything, and no gap precedes it.
+    /// Continues with the bucket if it has everything.
+    fn end_degradation_at_rest(&mut self) {
+        if self.confirmed.map_or(0, |confirmed| confirmed.sequence) >= self.last {
+            self.end_degradation();
+        }
+    }
+
+    /// Continues with the bucket, unless a gap precedes the records that it has.
     fn end_degradation(&mut self) {
-        let confirmed = self.confirmed.map_or(0, |confirmed| confirmed.sequence);
-        self.is_degraded &= confirmed < self.last || self.owes_base;
+        if self.is_degraded && !self.owes_base {
+            self.is_degraded = false;
+            tracing::info!("the bucket confirms changes in time again; answers wait for it");
+        }
     }
 
     fn push(&mut self, waiting: QueuedRecords) {

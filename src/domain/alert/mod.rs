@@ -245,6 +245,11 @@ impl Condition {
         }
     }
 
+    /// Whether each occurrence has its own alert, so that a later one does not hide it.
+    pub const fn keeps_each(self) -> bool {
+        matches!(self, Self::NewSignIn)
+    }
+
     /// Returns the byte for storage keys.
     pub const fn code(self) -> u8 {
         self as u8

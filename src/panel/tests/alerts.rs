@@ -42,6 +42,9 @@ async fn alerts_are_filtered_by_condition_and_their_absence_is_explained() {
     let page = browser.get("/alerts?condition=new_sign_in").await;
     assert!(page.shows("New sign-in to the panel") && page.shows("href=\"/alerts\" aria-label=\"Remove the filter"));
     assert!(!browser.get("/alerts?condition=quota").await.shows("New sign-in to the panel"));
+    world.owner().await;
+    let page = browser.get("/alerts?condition=new_sign_in").await;
+    assert_eq!(page.body.matches("<summary>New sign-in").count(), 2, "a later one hides none: {}", page.body);
     // The only account sees the service's alerts.
     assert!(browser.get("/alerts").await.shows("checks backups, replication"));
 }

@@ -98,9 +98,9 @@ pub(super) fn step(
         match (effect, sighting) {
             (Effect::Open, Some(sighting)) => last = Some((tables.next_id(), AlertRow::opened(sighting, tables.now()))),
             (Effect::Reopen, Some(sighting)) => match &mut last {
-                Some((id, row)) => reopen(tables, account, *id, row, sighting),
-                // The alert's row was damaged.
-                None => last = Some((tables.next_id(), AlertRow::opened(sighting, tables.now()))),
+                Some((id, row)) if !condition.keeps_each() => reopen(tables, account, *id, row, sighting),
+                // Otherwise the alert's row was damaged.
+                Some(_) | None => last = Some((tables.next_id(), AlertRow::opened(sighting, tables.now()))),
             },
             (Effect::ChangeSeverity, Some(sighting)) => {
                 if let Some((_, row)) = &mut last {

@@ -114,6 +114,27 @@ fn a_past_condition_opens_and_ends_its_alert_at_once() {
 }
 
 #[test]
+fn each_sign_in_from_a_new_browser_has_its_own_alert_and_one_an_hour_is_announced() {
+    let test = TestStore::new();
+    let account = test.account(QuotaLimits::default());
+    let sign_in = |seen: &str| {
+        let sighting = Sighting::new(Condition::NewSignIn, Severity::Info, "New sign-in to the panel", seen);
+        test.done(RaiseAlert { account, sighting, is_over: true }).resolved[0]
+    };
+    let row = |id| test.row::<AlertRow>(&schema::alert(account, id));
+    let first = sign_in("From 192.0.2.1.");
+    let before = row(first);
+    test.pass(HOUR / 2);
+    let second = row(sign_in("From 192.0.2.2."));
+    assert_eq!(row(first), before, "the first stays as it was");
+    assert_eq!((second.seen.as_str(), second.opened_at), ("From 192.0.2.2.", test.now()));
+    assert_eq!((before.announcements.len(), second.announcements.len()), (1, 0));
+    test.pass(HOUR / 2);
+    assert_eq!(row(sign_in("From 192.0.2.3.")).announcements.len(), 1);
+    assert_eq!((test.count(Table::Alerts, &[]), test.timers(TimerKind::AlertExpiry).len()), (3, 3));
+}
+
+#[test]
 fn a_new_alert_replaces_a_damaged_one() {
     let test = TestStore::new();
     let opened = record(&test, Some(Severity::Warning)).opened;

@@ -10,7 +10,7 @@ use crate::domain::address::Address;
 use crate::domain::setup_link::{self, SetupToken};
 use crate::domain::user::{Role, User};
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::invitation::{InviteRefusal, InviteUser};
+use crate::store::op::invitation::{InviteRefusal, InviteUser, LinkChannel};
 use crate::store::op::user::CreateUserRefusal;
 use crate::store::row::notice::InvitationRow;
 
@@ -46,33 +46,18 @@ impl Engine {
         email: Address,
         role: Role,
     ) -> Result<Invited, OpError<InvitationRefusal>> {
-        let refused = |stop: OpError<UserRefusal>| match stop {
-            OpError::Refused(refusal) => OpError::Refused(InvitationRefusal::User(refusal)),
-            OpError::Failed(error) => OpError::Failed(error),
-        };
-        if !self.settings.mails_invitations {
-            let (user, _password) = self.create_user(on.clone(), email, role).await.map_err(refused)?;
-            let link = self.setup_link(on, user.id).await?;
-            let link = link.ok_or(OpError::Refused(InvitationRefusal::User(UserRefusal::NotFound)))?;
-            return Ok(Invited::ByLink(user, link));
-        }
         self.check_space()?;
-        let (user, _password) =
-            self.new_user(on.account, email, role).await.map_err(|crowded| refused(crowded.into()))?;
-        let op = InviteUser { account: on.account, actor: on.actor, user };
-        self.store.commit(op).await.map(Invited::ByMail).map_err(|stop| match stop {
-            OpError::Failed(error) => OpError::Failed(error),
-            OpError::Refused(InviteRefusal::TooMany { until }) => {
-                OpError::Refused(InvitationRefusal::TooMany { until })
+        let channel = if self.settings.mails_invitations { LinkChannel::Mail } else { LinkChannel::Inviter };
+        let (user, _password) = self.new_user(on.account, email, role).await.map_err(|_| UserRefusal::Crowded)?;
+        let op = InviteUser { account: on.account, actor: on.actor.clone(), user, channel };
+        let user = self.store.commit(op).await.map_err(refused)?;
+        match channel {
+            LinkChannel::Mail => Ok(Invited::ByMail(user)),
+            LinkChannel::Inviter => {
+                let link = self.setup_link(on, user.id).await?.ok_or(UserRefusal::NotFound)?;
+                Ok(Invited::ByLink(user, link))
             }
-            OpError::Refused(InviteRefusal::User(refusal)) => {
-                OpError::Refused(InvitationRefusal::User(match refusal {
-                    CreateUserRefusal::NoSuchAccount => UserRefusal::NotFound,
-                    CreateUserRefusal::EmailTaken => UserRefusal::EmailTaken,
-                    CreateUserRefusal::TooMany => UserRefusal::TooMany,
-                }))
-            }
-        })
+        }
     }
 
     /// Returns the address and the link of an invitation that is due. `None` if the invitation has expired, or its user
@@ -91,5 +76,21 @@ impl Engine {
         let token = SetupToken::sign(&self.setup_key(), (account, user.id), &credentials, expires_at, line);
         let public_url = self.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
         Ok(Some((user.email, format!("{public_url}/setup?token={token}"))))
+    }
+}
+
+impl From<UserRefusal> for OpError<InvitationRefusal> {
+    fn from(refusal: UserRefusal) -> Self {
+        Self::Refused(InvitationRefusal::User(refusal))
+    }
+}
+
+fn refused(stop: OpError<InviteRefusal>) -> OpError<InvitationRefusal> {
+    match stop {
+        OpError::Failed(error) => OpError::Failed(error),
+        OpError::Refused(InviteRefusal::TooMany { until }) => OpError::Refused(InvitationRefusal::TooMany { until }),
+        OpError::Refused(InviteRefusal::User(CreateUserRefusal::NoSuchAccount)) => UserRefusal::NotFound.into(),
+        OpError::Refused(InviteRefusal::User(CreateUserRefusal::EmailTaken)) => UserRefusal::EmailTaken.into(),
+        OpError::Refused(InviteRefusal::User(CreateUserRefusal::TooMany)) => UserRefusal::TooMany.into(),
     }
 }

@@ -74,6 +74,19 @@ async fn a_refused_invitation_keeps_the_address_and_the_role() {
 }
 
 #[tokio::test]
+async fn an_account_invites_at_most_20_people_a_day_also_where_the_link_is_shown() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for number in 0..20 {
+        let person = [("email", &*format!("u{number}@example.test")), ("role", "viewer")];
+        assert!(browser.post("/users", &person).await.shows("id=\"copy-link\""), "{number}");
+    }
+    let refused = browser.post("/users", &[("email", "u20@example.test"), ("role", "viewer")]).await;
+    assert_eq!(refused.status, 429);
+    assert!(refused.shows("an account can invite 20 people in 24 hours"), "{}", refused.body);
+}
+
+#[tokio::test]
 async fn an_unknown_role_changes_nothing_and_names_the_roles() {
     let world = World::new().await;
     let mut browser = world.owner().await;

@@ -22,7 +22,7 @@ use crate::engine::audit::Behalf;
 use crate::engine::listing::PageRequest;
 use crate::engine::relay::RelayWay;
 use crate::store::op::alert::RaiseAlert;
-use crate::store::op::invitation::InviteUser;
+use crate::store::op::invitation::{InviteUser, LinkChannel};
 use crate::store::read::Read as _;
 use crate::store::row::alert::NoticeStatus;
 use crate::store::row::notice::{NoticeContent, NoticeRow};
@@ -224,7 +224,7 @@ async fn an_invitation_is_mailed_once_to_the_invited_address() {
         devices: Default::default(),
         is_operator: false,
     };
-    let op = InviteUser { account: world.account, actor: Actor::Service, user };
+    let op = InviteUser { account: world.account, actor: Actor::Service, user, channel: LinkChannel::Mail };
     world.engine.store.commit(op).await.unwrap_or_else(|_| panic!());
     let (_, notice) = world.engine.store.snapshot().unwrap().rows::<NoticeRow>(&[], 1).unwrap().remove(0);
     let NoticeContent::Invitation(invitation) = notice.content else { panic!("no invitation") };

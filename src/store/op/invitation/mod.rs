@@ -1,4 +1,4 @@
-//! Inviting a user by mail, and the addresses to which the service may send mail. An address qualifies if the operator
+//! Inviting a user, and the addresses to which the service may send mail. An address qualifies if the operator
 //! set it on the command line, or if its owner opened a link sent to it.
 
 use std::time::Duration;
@@ -27,7 +27,16 @@ pub const INVITATIONS_MAX: usize = 20;
 /// Time over which invitations are counted.
 pub const WINDOW: Duration = Duration::from_secs(24 * 3600);
 
-/// Creates a user and invites them by mail.
+/// Way in which an invited user gets the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinkChannel {
+    /// The service sends it by mail.
+    Mail,
+    /// The inviting user passes it on. It proves no address.
+    Inviter,
+}
+
+/// Creates a user and invites them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InviteUser {
     /// The account.
@@ -36,6 +45,8 @@ pub struct InviteUser {
     pub actor: Actor,
     /// The user, with a random password that is never shown.
     pub user: User,
+    /// Way of the link.
+    pub channel: LinkChannel,
 }
 
 /// Reason why an invitation is refused.
@@ -70,11 +81,19 @@ impl Op for InviteUser {
         })?;
         made.push(now);
         tables.put(self.account.as_bytes(), &InvitationsRow { made });
-        let change = Change::new(Action::UserInvited, user.id, format!("{} as {}", user.email.as_given(), user.role));
-        let line = audit::write(tables, self.account, &self.actor, change)?;
-        let expires_at = now + setup_link::LIFETIME;
-        let invitation = InvitationRow { account: self.account, user: user.id, line, expires_at };
-        notice::add(tables, NoticeContent::Invitation(invitation), now);
+        match self.channel {
+            LinkChannel::Inviter => {
+                audit::write(tables, self.account, &self.actor, create.change(&user))?;
+            }
+            LinkChannel::Mail => {
+                let name = format!("{} as {}", user.email.as_given(), user.role);
+                let change = Change::new(Action::UserInvited, user.id, name);
+                let line = audit::write(tables, self.account, &self.actor, change)?;
+                let expires_at = now + setup_link::LIFETIME;
+                let invitation = InvitationRow { account: self.account, user: user.id, line, expires_at };
+                notice::add(tables, NoticeContent::Invitation(invitation), now);
+            }
+        }
         Ok(user)
     }
 }

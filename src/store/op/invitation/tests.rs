@@ -29,7 +29,9 @@ fn an_account_may_invite_20_people_a_day() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let first = test.now();
-    let invite = |number| test.commit(InviteUser { account, actor: Actor::Operator, user: user(number) });
+    let invite = |number| {
+        test.commit(InviteUser { account, actor: Actor::Operator, user: user(number), channel: LinkChannel::Mail })
+    };
     for number in 1..=20 {
         assert!(invite(number).is_ok());
         test.pass(Duration::from_secs(1));
@@ -42,10 +44,28 @@ fn an_account_may_invite_20_people_a_day() {
 }
 
 #[test]
+fn invitations_whose_link_the_inviter_passes_on_count_too_and_send_no_mail() {
+    let test = TestStore::new();
+    let account = test.account(QuotaLimits::default());
+    let invite =
+        |number, channel| test.commit(InviteUser { account, actor: Actor::Operator, user: user(number), channel });
+    for number in 1..=20 {
+        assert!(invite(number, LinkChannel::Inviter).is_ok());
+    }
+    for channel in [LinkChannel::Inviter, LinkChannel::Mail] {
+        assert!(matches!(invite(21, channel), Err(OpError::Refused(InviteRefusal::TooMany { .. }))), "{channel:?}");
+    }
+    assert_eq!(test.count(Table::Notices, &[]), 0);
+    let lines = test.snapshot().rows::<AuditRow>(&[], 99).unwrap();
+    assert!(lines.iter().all(|(_, row)| row.change.action == Action::UserAdded), "such a link proves no address");
+}
+
+#[test]
 fn a_refused_invitation_leaves_no_rows() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
-    let invite = || test.commit(InviteUser { account, actor: Actor::Operator, user: user(1) });
+    let invite =
+        || test.commit(InviteUser { account, actor: Actor::Operator, user: user(1), channel: LinkChannel::Mail });
     assert!(invite().is_ok());
     assert!(matches!(invite(), Err(OpError::Refused(InviteRefusal::User(CreateUserRefusal::EmailTaken)))));
     assert_eq!(test.count(Table::Notices, &[]), 1);
@@ -56,7 +76,7 @@ fn a_refused_invitation_leaves_no_rows() {
 fn the_audit_line_of_an_invitation_records_that_its_link_was_sent() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
-    test.done(InviteUser { account, actor: Actor::Operator, user: user(1) });
+    test.done(InviteUser { account, actor: Actor::Operator, user: user(1), channel: LinkChannel::Mail });
     let (_, row) = test.snapshot().rows::<NoticeRow>(&[], 1).unwrap().remove(0);
     let NoticeContent::Invitation(invitation) = row.content else { panic!("no invitation") };
     assert!(was_sent(&test.snapshot(), account, invitation.line).unwrap());

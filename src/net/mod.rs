@@ -29,6 +29,7 @@ mod mail_tls;
 pub mod mta_sts;
 pub mod network_guard;
 pub mod passed_sockets;
+pub mod plain_error;
 pub mod post;
 pub mod probe;
 mod root_verifier;

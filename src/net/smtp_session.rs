@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
+use super::plain_error::plain_error;
 use crate::domain::event::TlsFacts;
 use crate::engine::ports::{Body, BoxFuture, Session};
 use crate::smtp::client::{Client, Want};
@@ -67,7 +68,7 @@ impl Driver {
             Ok(Err(fault)) => {
                 let pending = timeout(LAST_WORDS, stream.read(&mut self.buffer)).await;
                 let length = pending.ok().and_then(Result::ok).unwrap_or(0);
-                self.client.write_failed(&self.buffer[..length], &fault.to_string());
+                self.client.write_failed(&self.buffer[..length], &plain_error(fault));
             }
             Err(_) => self.client.deadline_passed(),
         }
@@ -77,7 +78,7 @@ impl Driver {
         match timeout_at(self.due(), stream.read(&mut self.buffer)).await {
             Ok(Ok(0)) => self.client.closed("the server closed the connection"),
             Ok(Ok(length)) => self.client.received(&self.buffer[..length], self.epoch.elapsed()),
-            Ok(Err(fault)) => self.client.closed(&fault.to_string()),
+            Ok(Err(fault)) => self.client.closed(&plain_error(fault)),
             Err(_) => self.client.deadline_passed(),
         }
     }

@@ -9,6 +9,7 @@ use url::Host;
 use super::{CONNECTING, Check, Patient, Verdict};
 use crate::app::config::{RelayKind, Smarthost};
 use crate::engine::probe::port25::{Egress, WITNESSES, egress};
+use crate::net::plain_error::plain_error;
 use crate::net::probe::mail::greeting;
 
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
@@ -79,6 +80,6 @@ async fn smarthost_check(patient: &Patient, relay: &str, smarthost: &Smarthost, 
 fn failure_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut => format!("no greeting within {} s", CONNECTING.as_secs()),
-        _ => error.to_string(),
+        _ => plain_error(error),
     }
 }

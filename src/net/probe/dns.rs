@@ -12,6 +12,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use crate::net::plain_error::plain_error;
+
 /// UDP payload in bytes that fits into one packet on every path (DNS flag day 2020).
 const PAYLOAD_BYTES: u16 = 1232;
 /// Time limit of one try of one server.
@@ -125,10 +127,10 @@ async fn exchange(server: SocketAddr, name: &Name, asked: ProbeType) -> Result<M
     question.metadata.authentic_data = true;
     question.add_query(Query::query(name.clone(), asked.record_type())).set_edns(edns);
     let bytes = question.to_vec().map_err(|error| error.to_string())?;
-    let by_datagram = datagram(server, &bytes).await.map_err(|error| error.to_string())?;
+    let by_datagram = datagram(server, &bytes).await.map_err(plain_error)?;
     let mut answer = Message::from_vec(&by_datagram).map_err(|error| error.to_string())?;
     if answer.metadata.truncation {
-        let by_stream = stream(server, &bytes).await.map_err(|error| error.to_string())?;
+        let by_stream = stream(server, &bytes).await.map_err(plain_error)?;
         answer = Message::from_vec(&by_stream).map_err(|error| error.to_string())?;
     }
     match answer.metadata.id == question.metadata.id {

@@ -10,6 +10,7 @@ use super::mail::greeting;
 use crate::engine::ports::BoxFuture;
 use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
 use crate::net::network_guard::Guard;
+use crate::net::plain_error::plain_error;
 use crate::net::source_address;
 
 /// Time limit for one connection.
@@ -55,7 +56,7 @@ impl Probe for NetworkProbe {
         Box::pin(async move {
             greeting(server, source, CONNECTING).await.map_err(|error| match error.kind() {
                 io::ErrorKind::TimedOut => format!("no greeting within {} s", CONNECTING.as_secs()),
-                _ => error.to_string(),
+                _ => plain_error(error),
             })
         })
     }

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::net::plain_error::plain_error;
 use crate::net::tls;
 
 /// Maximum size of one answer in bytes.
@@ -55,7 +56,7 @@ pub async fn look(host: &SubmissionHost<'_>, roots: RootCertStore, max_wait: Dur
     let silent = || SubmissionFault::NotSmtp(host.address, format!("no answer within {} s", max_wait.as_secs()));
     let connecting = timeout(max_wait, TcpStream::connect(host.address)).await;
     let stream = connecting.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-    let stream = stream.map_err(|error| SubmissionFault::Unreachable(host.address, error.to_string()))?;
+    let stream = stream.map_err(|error| SubmissionFault::Unreachable(host.address, plain_error(error)))?;
     timeout(max_wait, talk(host, stream, roots)).await.map_err(|_| silent())?
 }
 
@@ -91,7 +92,7 @@ async fn secured(
     let fault = |why: String| SubmissionFault::Tls(host.address, why);
     let name = ServerName::try_from(host.name.to_owned()).map_err(|error| fault(error.to_string()))?;
     let connector = TlsConnector::from(Arc::new(tls::client_config(roots, &[])));
-    connector.connect(name, stream).await.map_err(|error| fault(error.to_string()))
+    connector.connect(name, stream).await.map_err(|error| fault(plain_error(error)))
 }
 
 /// Sends `line` and reads a whole answer, which must begin with `code`.
@@ -102,8 +103,8 @@ async fn expect<S: AsyncRead + AsyncWrite + Unpin>(
     code: &str,
 ) -> Result<String, SubmissionFault> {
     let fault = |why: String| SubmissionFault::NotSmtp(host.address, why);
-    stream.write_all(line.as_bytes()).await.map_err(|error| fault(error.to_string()))?;
-    let answer = answer(stream).await.map_err(|error| fault(error.to_string()))?;
+    stream.write_all(line.as_bytes()).await.map_err(|error| fault(plain_error(error)))?;
+    let answer = answer(stream).await.map_err(|error| fault(plain_error(error)))?;
     if answer.starts_with(code) { Ok(answer) } else { Err(fault(answer.trim_end().to_owned())) }
 }
 

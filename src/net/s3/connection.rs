@@ -12,6 +12,7 @@ use super::S3Settings;
 use crate::domain::network::Network;
 use crate::engine::ports::{BucketErrorKind, LookupFailure, Requester};
 use crate::net::dns::HostAddresses;
+use crate::net::plain_error::plain_error;
 use crate::net::tls;
 
 /// Error: a plain http endpoint whose host is neither this machine nor allowed.
@@ -71,7 +72,8 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    if error.is_connect() { format!("no connection: {cause}") } else { cause.to_string() }
+    let cause = plain_error(cause);
+    if error.is_connect() { format!("no connection: {cause}") } else { cause }
 }
 
 struct Names {

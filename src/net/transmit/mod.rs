@@ -18,6 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::broken_tls::BrokenTls;
 use super::mail_tls::MailTls;
+use super::plain_error::plain_error;
 use super::smtp_session::{Driver, SmtpSession, Wire};
 use crate::engine::ports::{BoxFuture, Session, Target, Transmit};
 use crate::smtp::client::{Client, Settings, StartTls, Want};
@@ -106,7 +107,7 @@ impl Transmitter {
             match timeout_at(driver.due(), connector.connect(name.clone(), socket)).await {
                 Ok(Ok(stream)) => stream,
                 Ok(Err(fault)) => {
-                    driver.client.handshake_failed(&fault.to_string());
+                    driver.client.handshake_failed(&plain_error(fault));
                     return None;
                 }
                 Err(_) => {
@@ -178,7 +179,7 @@ async fn dial(target: &Target) -> Result<TcpStream, Ending> {
     let socket = socket(target.address, target.source)?;
     match timeout(target.deadlines.connect, connect(socket, target.address)).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(fault)) => Err(Ending::Unreachable(fault.to_string())),
+        Ok(Err(fault)) => Err(Ending::Unreachable(plain_error(fault))),
         Err(_) => Err(Ending::TimedOut),
     }
 }
@@ -186,11 +187,11 @@ async fn dial(target: &Target) -> Result<TcpStream, Ending> {
 /// Creates a socket for `address`, bound to `source` if given.
 fn socket(address: SocketAddr, source: Option<IpAddr>) -> Result<TcpSocket, Ending> {
     let made = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
-    let socket = made.map_err(|fault| Ending::Unreachable(fault.to_string()))?;
+    let socket = made.map_err(|fault| Ending::Unreachable(plain_error(fault)))?;
     let Some(source) = source else { return Ok(socket) };
     match socket.bind(SocketAddr::new(source, 0)) {
         Ok(()) => Ok(socket),
-        Err(fault) => Err(Ending::Unusable(format!("cannot send from {source}: {fault}"))),
+        Err(fault) => Err(Ending::Unusable(format!("cannot send from {source}: {}", plain_error(fault)))),
     }
 }
 

@@ -9,6 +9,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{Transmitter, dial, failed_to_connect, opened, server_name, settings};
 use crate::engine::ports::{Security, Session, Target};
+use crate::net::plain_error::plain_error;
 use crate::net::smtp_session::{Driver, Wire};
 use crate::smtp::client::{Client, StartTls};
 use crate::smtp::outcome::{Ending, Outcome, Phase};
@@ -30,7 +31,7 @@ impl Transmitter {
         let shaken = timeout(target.deadlines.starttls, connector.connect(name.clone(), socket)).await;
         let mut stream = match shaken {
             Ok(Ok(stream)) => stream,
-            Ok(Err(fault)) => return Err(not_secured(target, Ending::TlsFailed(fault.to_string()))),
+            Ok(Err(fault)) => return Err(not_secured(target, Ending::TlsFailed(plain_error(fault)))),
             Err(_) => return Err(not_secured(target, Ending::TimedOut)),
         };
         let facts = self.tls.facts(stream.get_ref().1, &name, &target.tls);

@@ -99,12 +99,13 @@ fn egress(config: &Config) -> Egress {
 
 /// Returns the relays that deliver directly to receivers' servers.
 fn direct_relays(config: &Config) -> Vec<DirectRelay> {
-    let guard = Guard::new(config.network.allow.clone());
+    let guard = Arc::new(Guard::new(config.network.allow.clone()));
     let direct = config.relays.iter().filter(|relay| relay.kind == RelayKind::Mx);
     let made = |relay: &Relay| {
         let sources = if relay.source.is_empty() { source_address::sources() } else { relay.source.clone() };
         let ehlo = relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string();
-        DirectRelay::new(ehlo, sources, |address| guard.permits(address))
+        let guard = Arc::clone(&guard);
+        DirectRelay::new(ehlo, sources, move |address| guard.permits(address))
     };
     direct.map(made).collect()
 }

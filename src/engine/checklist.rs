@@ -57,14 +57,15 @@ impl Engine {
                 Stream::Transactional => None,
                 Stream::Marketing => Some(Marketing { accepted: week.accepted, without: week.without_one_click }),
             }),
-            ItemId::ReverseDns => dns::reverse_dns(&sources),
+            ItemId::ReverseDns => dns::reverse_dns(Some(&*sources).filter(|_| !self.settings.direct_relays.is_empty())),
             ItemId::Tls => traffic::tls(week.timed(), week.delivered_tls),
             ItemId::Complaints => {
                 let rate = counts.figures().rate(Measure::Complaints);
-                traffic::rate(Measure::Complaints, stream.levels.complaints, rate)
+                traffic::rate(Measure::Complaints, row.stream, stream.levels.complaints, rate)
             }
             ItemId::Bounces => {
-                traffic::rate(Measure::Bounces, stream.levels.bounces, counts.figures().rate(Measure::Bounces))
+                let rate = counts.figures().rate(Measure::Bounces);
+                traffic::rate(Measure::Bounces, row.stream, stream.levels.bounces, rate)
             }
             ItemId::Replies => dns::replies(row.facts.receiving.as_ref().map(replies).as_ref()),
             ItemId::Bimi => bimi::bimi(row.facts.bimi.as_deref(), &records.dmarc),

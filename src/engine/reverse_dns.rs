@@ -1,5 +1,6 @@
 //! Reverse DNS names of the source addresses: looked up once an hour, for the checklists of all domains.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,11 @@ const FAILURE_AGE_MAX: Duration = Duration::from_secs(300);
 /// Total time limit for all lookups.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Test of whether receivers can see an address.
+type IsPublic = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
 /// A relay that delivers directly to the recipients' servers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct DirectRelay {
     /// EHLO name.
     pub ehlo: String,
@@ -26,6 +30,18 @@ pub struct DirectRelay {
     sources: Vec<IpAddr>,
     /// Families with source addresses behind NAT. In these, the addresses of the EHLO name count.
     translated: Vec<Family>,
+    is_public: IsPublic,
+}
+
+impl fmt::Debug for DirectRelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ehlo, sources, translated, .. } = self;
+        f.debug_struct("DirectRelay")
+            .field("ehlo", ehlo)
+            .field("sources", sources)
+            .field("translated", translated)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Names from the last lookup.
@@ -69,12 +85,12 @@ impl ReverseDns {
 impl DirectRelay {
     /// Creates a relay with the machine's source addresses. Receivers see those that are public. Without any, all
     /// addresses of the EHLO name count.
-    pub fn new(ehlo: String, sources: Vec<IpAddr>, is_public: impl Fn(IpAddr) -> bool) -> Self {
+    pub fn new(ehlo: String, sources: Vec<IpAddr>, is_public: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         let (public, private): (Vec<_>, Vec<_>) = sources.into_iter().partition(|address| is_public(*address));
         let is_unknown = public.is_empty() && private.is_empty();
         let is_translated = |family: &Family| is_unknown || private.iter().any(|own| Family::of(*own) == *family);
         let translated = Family::BOTH.into_iter().filter(is_translated).collect();
-        Self { ehlo, sources: public, translated }
+        Self { ehlo, sources: public, translated, is_public: Arc::new(is_public) }
     }
 
     /// Returns the relay's source addresses as receivers see them. `None` if a lookup failed.
@@ -127,8 +143,12 @@ pub(super) async fn source_addresses(resolver: &dyn Resolve, relays: &[DirectRel
 
 async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<SourceFacts> {
     let mut found: Vec<SourceFacts> = Vec::new();
-    for relay @ DirectRelay { ehlo, .. } in relays {
+    for relay @ DirectRelay { ehlo, is_public, .. } in relays {
         for address in relay.addresses(&**resolver).await.unwrap_or_else(|| relay.sources.clone()) {
+            // No receiver sees an address of a private network, so `doctor` and the alerts skip it too.
+            if !is_public(address) {
+                continue;
+            }
             if found.iter().any(|source| source.address == address && source.ehlo == *ehlo) {
                 continue;
             }
@@ -183,5 +203,16 @@ mod tests {
         assert_eq!(of("gone.example", &["172.31.0.5", "2001:db8::2"]).await, expected(&["2001:db8::2"]));
         assert_eq!(of("slow.example", &[]).await, None);
         assert_eq!(of("slow.example", &["172.31.0.5"]).await, expected(&[]));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_no_receiver_sees_is_not_judged() {
+        let names = Names::new([("A mail.example.com", "10.0.0.7|192.0.2.7"), ("PTR 192.0.2.7", "mail.example.com")]);
+        let resolver: Arc<dyn Resolve> = Arc::new(names);
+        let is_public = |address| address != IpAddr::from([10, 0, 0, 7]);
+        let relay = DirectRelay::new("mail.example.com".to_owned(), Vec::new(), is_public);
+        let seen = look(&resolver, &[relay]).await;
+        let addresses: Vec<_> = seen.iter().map(|source| source.address.to_string()).collect();
+        assert_eq!(addresses, ["192.0.2.7"]);
     }
 }

@@ -121,8 +121,8 @@ fn checklist(client: &AdminClient, domain: &Domain) -> Check {
 fn summary(name: String, items: &[Value]) -> Check {
     let with = |status: &str| -> Vec<&Value> { items.iter().filter(|item| item["status"] == status).collect() };
     let names = |items: &[&Value]| {
-        let names: Vec<_> = items.iter().filter_map(|item| item["id"].as_str()).collect();
-        names.join(", ")
+        let names: Vec<_> = items.iter().filter_map(|item| item["title"].as_str()).collect();
+        names.join("; ")
     };
     let (failing, warning) = (with("fail"), with("warn"));
     let seen = match (failing.is_empty(), warning.is_empty()) {
@@ -130,9 +130,11 @@ fn summary(name: String, items: &[Value]) -> Check {
             let seen = format!("{} of {} items pass, and none fails", with("pass").len(), items.len());
             return Check::new(name, Verdict::Ok, seen, "");
         }
-        (false, true) => format!("failing: {}", names(&failing)),
-        (true, false) => format!("warning: {}", names(&warning)),
-        (false, false) => format!("failing: {}; warning: {}", names(&failing), names(&warning)),
+        (false, true) => format!("not met: {}", names(&failing)),
+        (true, false) => format!("met with a warning: {}", names(&warning)),
+        (false, false) => {
+            format!("not met: {}; met with a warning: {}", names(&failing), names(&warning))
+        }
     };
     let first = failing.first().or(warning.first());
     let remedy = first.and_then(|item| item["remedy"].as_str()).unwrap_or("See the domain's checklist in the panel.");
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_checklist_is_one_line_and_has_the_first_remedy() {
-        let item = |id: &str, status: &str| json!({"id": id, "status": status, "remedy": format!("fix {id}")});
+        let item = |id: &str, status: &str| json!({"title": id, "status": status, "remedy": format!("fix {id}")});
         let summed = |items: &[Value]| {
             let check = summary("checklist of a.example".to_owned(), items);
             (check.verdict, check.seen, check.remedy)
@@ -223,7 +225,10 @@ mod tests {
         let passes = [item("spf", "pass"), item("tls", "unknown")];
         assert_eq!(summed(&passes), (Verdict::Ok, "1 of 2 items pass, and none fails".into(), String::new()));
         let both = [item("spf", "warn"), item("dkim", "fail"), item("dmarc", "fail")];
-        assert_eq!(summed(&both), (Verdict::Warn, "failing: dkim, dmarc; warning: spf".into(), "fix dkim".into()));
+        assert_eq!(
+            summed(&both),
+            (Verdict::Warn, "not met: dkim; dmarc; met with a warning: spf".into(), "fix dkim".into())
+        );
     }
 
     #[test]

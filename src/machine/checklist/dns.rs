@@ -179,8 +179,11 @@ pub struct SourceFacts {
     pub names: Option<Vec<String>>,
 }
 
-/// Judges the reverse DNS of all sources. The worst one counts.
-pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
+/// Judges the reverse DNS of all sources. The worst one counts. `sources` is `None` if all mail goes to smarthosts.
+pub fn reverse_dns(sources: Option<&[SourceFacts]>) -> Judgement {
+    let Some(sources) = sources else {
+        return Judgement::na("All mail goes through smarthosts, whose operators set the reverse names.");
+    };
     let without = |source: &&SourceFacts| source.names.as_ref().is_some_and(Vec::is_empty);
     let elsewhere = |source: &&SourceFacts| source.names.as_ref().is_some_and(|names| !names.contains(&source.ehlo));
     let unknown = |source: &&SourceFacts| source.names.is_none();
@@ -240,7 +243,7 @@ pub fn replies(found: Option<&Replies<'_>>) -> Judgement {
 pub(super) mod tests {
     use super::*;
     use crate::domain::dmarc_record::DmarcRecord;
-    use crate::machine::checklist::Status::{Fail, Pass, Unknown, Warn};
+    use crate::machine::checklist::Status::{Fail, Na, Pass, Unknown, Warn};
 
     pub(in crate::machine::checklist) fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
@@ -332,8 +335,8 @@ pub(super) mod tests {
             names: names.map(texts),
         };
         let good = source(Some(&["x.example.com", "mail.example.com"]));
-        let judged = |other: SourceFacts| reverse_dns(&[good.clone(), other]).status;
-        assert_eq!(reverse_dns(&[]).status, Unknown);
+        let judged = |other: SourceFacts| reverse_dns(Some(&[good.clone(), other])).status;
+        assert_eq!([reverse_dns(Some(&[])).status, reverse_dns(None).status], [Unknown, Na]);
         assert_eq!(judged(good.clone()), Pass);
         assert_eq!(judged(source(Some(&["x.example.com"]))), Warn);
         assert_eq!(judged(source(Some(&[]))), Fail);

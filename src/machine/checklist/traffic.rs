@@ -1,6 +1,7 @@
 //! The checklist items that depend on the mail itself.
 
 use super::{Judgement, percent, reaches};
+use crate::domain::stream::Stream;
 use crate::machine::reputation::{DELIVERIES_MIN, Level, Measure, Rate};
 
 /// Minimum number of deliveries for a meaningful share of TLS.
@@ -76,12 +77,14 @@ pub fn tls(deliveries: u64, secured: u64) -> Judgement {
     }
 }
 
-/// Judges a rate of the stream by its level in `GET /v1/me`.
-pub fn rate(measure: Measure, level: Level, week: Rate) -> Judgement {
+/// Judges a rate of the stream, with the mail of all domains, by its level in `GET /v1/me`.
+pub fn rate(measure: Measure, stream: Stream, level: Level, week: Rate) -> Judgement {
     let Rate { count, of } = week;
+    let mail = format!("{} mail of all your domains", stream.as_str());
     if of < DELIVERIES_MIN {
         let noun = if of == 1 { "answer" } else { "answers" };
-        return Judgement::unknown(format!("{of} {noun} in 7 days; at least {DELIVERIES_MIN} are needed."));
+        let seen = format!("{of} {noun} in 7 days to the {mail}; at least {DELIVERIES_MIN} are needed.");
+        return Judgement::unknown(seen);
     }
     let (what, remedy) = match measure {
         Measure::Bounces => (
@@ -92,7 +95,7 @@ pub fn rate(measure: Measure, level: Level, week: Rate) -> Judgement {
             ("were marked as spam", "Send only to people who opted in, and let them unsubscribe with one click.")
         }
     };
-    let seen = format!("{count} of {of} messages of 7 days {what}.");
+    let seen = format!("{count} of {of} messages of 7 days {what}, in the {mail}.");
     match level {
         Level::Ok => Judgement::pass(seen),
         Level::Warn => Judgement::warn(seen, remedy),
@@ -131,10 +134,14 @@ mod tests {
 
     #[test]
     fn rates_follow_their_levels_from_100_deliveries_on() {
-        let judged = |level, of| rate(Measure::Complaints, level, Rate { count: 1, of }).status;
+        let judged = |level, of| rate(Measure::Complaints, Stream::Marketing, level, Rate { count: 1, of }).status;
         assert_eq!(
             [judged(Level::Ok, 99), judged(Level::Ok, 100), judged(Level::Warn, 100), judged(Level::Alarm, 100)],
             [Unknown, Pass, Warn, Fail]
         );
+        for of in [1, 100] {
+            let seen = rate(Measure::Bounces, Stream::Transactional, Level::Ok, Rate { count: 1, of }).seen;
+            assert!(seen.contains("transactional mail of all your domains"), "{seen}");
+        }
     }
 }

@@ -29,6 +29,7 @@ mod pages;
 mod paging;
 mod preview;
 mod record_card;
+mod prose;
 mod same_origin;
 mod search;
 mod sender_reputation;

@@ -10,6 +10,7 @@ use super::form::NEXT_MAX;
 use super::html;
 use super::page_error::PageError;
 use super::pages::{error, proof};
+use super::prose::Prose;
 use super::same_origin::is_same_origin;
 use super::timestamp::Moment;
 use crate::base::id::AccountId;
@@ -165,6 +166,11 @@ impl Visit<'_> {
     }
 
     /// A moment on a detail page, with its age.
+    /// Returns a sentence of the service with its code and times marked up.
+    pub(super) fn prose(&self, text: &str) -> Prose {
+        Prose::new(text, &self.account.time_zone.zone())
+    }
+
     pub(super) fn detail(&self, at: Timestamp) -> Moment {
         self.moment(at).aged(self.now)
     }

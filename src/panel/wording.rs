@@ -100,6 +100,25 @@ fn subject(field: &str) -> Cow<'static, str> {
     known.into()
 }
 
+/// Returns the name of a check of `postrider doctor` for people.
+pub(super) fn check(name: &str) -> String {
+    match name {
+        "submission" => "SMTP submission, STARTTLS".to_owned(),
+        "submissions" => "SMTP submission, TLS".to_owned(),
+        "doctor" => "Checks".to_owned(),
+        other => capitalized(other),
+    }
+}
+
+/// Returns the text with a capital at the start, unless its first word is a name such as `mail.example.com`.
+pub(super) fn sentence_case(text: &str) -> String {
+    let word = text.split(char::is_whitespace).next().unwrap_or_default();
+    match word.trim_end_matches(',').bytes().all(|byte| byte.is_ascii_lowercase()) {
+        true => capitalized(text),
+        false => text.to_owned(),
+    }
+}
+
 /// Returns the text with a capital at the start.
 pub(super) fn capitalized(text: &str) -> String {
     let mut rest = text.chars();
@@ -128,6 +147,18 @@ mod tests {
     #[test]
     fn categories_are_words() {
         assert_eq!(["tls_failure", "invalid_recipient"].map(category), ["TLS failure", "Invalid recipient"]);
+    }
+
+    #[test]
+    fn checks_and_their_findings_begin_with_a_capital_unless_with_a_name() {
+        assert_eq!(["resolver", "DNSSEC", "submissions"].map(check), ["Resolver", "DNSSEC", "SMTP submission, TLS"]);
+        for (text, shown) in [
+            ("no backup was taken yet", "No backup was taken yet"),
+            ("mail.example.com has no address", "mail.example.com has no address"),
+            ("192.0.2.1:25 greets", "192.0.2.1:25 greets"),
+        ] {
+            assert_eq!(sentence_case(text), shown);
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
+use crate::panel::prose::Prose;
 use crate::panel::timestamp::{Days, Moment, lasted};
 use crate::panel::wording::{self, capitalized};
 use crate::store::error::StoreError;
@@ -35,7 +36,7 @@ struct AlertsPage {
     /// Name of the condition whose alerts are shown; `None` for all.
     condition: Option<String>,
     /// The checks and their intervals, if the account sees the service's alerts.
-    checks: Option<&'static str>,
+    checks: Option<Prose>,
     open: Vec<AlertLine>,
     resolved: Vec<AlertLine>,
     paging: Paging,
@@ -53,9 +54,9 @@ struct AlertLine {
     badge: &'static str,
     is_of_service: bool,
     summary: String,
-    seen: String,
+    seen: Prose,
     subject: Option<(String, Option<String>)>,
-    remedy: &'static str,
+    remedy: Prose,
     /// Day heading, if this line is the first of its day.
     day: Option<String>,
     opened_at: Moment,
@@ -82,9 +83,9 @@ impl AlertLine {
             },
             is_of_service: row.condition.scope() == Scope::System,
             summary: row.summary,
-            seen: row.seen,
+            seen: visit.prose(&row.seen),
             subject,
-            remedy: row.condition.remedy(),
+            remedy: visit.prose(row.condition.remedy()),
             day: None,
             opened_at: visit.moment(row.opened_at),
             lasted: row.resolved_at.map(|at| duration(at.since(row.opened_at))).unwrap_or_default(),
@@ -137,7 +138,7 @@ const fn checks(runs_checks: bool) -> &'static str {
             "Backups, replication, disk, certificates and the queue are checked every 5 minutes, reverse DNS, block \
              lists and port 25 every hour."
         }
-        false => "Development mode checks backups, replication, disk and DNS only on command: postrider alert check.",
+        false => "Development mode checks backups, replication, disk and DNS only on command: `postrider alert check`.",
     }
 }
 
@@ -165,7 +166,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
     let page = AlertsPage {
         frame: PageFrame::new(&visit, "Alerts", "/alerts")?,
         condition: condition.map(|condition| capitalized(wording::condition(condition))),
-        checks: sees_service.then(|| checks(visit.api.engine.settings.alerts.runs_checks)),
+        checks: sees_service.then(|| visit.prose(checks(visit.api.engine.settings.alerts.runs_checks))),
         open: open.rows.into_iter().map(|alert| AlertLine::new(&visit, alert)).collect(),
         resolved: resolved.collect(),
         paging: Paging::new::<AlertId>("/alerts", &[("condition", query.text("condition"))], &query, next),

@@ -3,6 +3,7 @@
 
 use askama::Template;
 use hyper::StatusCode;
+use jiff::tz::TimeZone;
 
 use super::system_health::{ReplicationState, SystemAlert, open_alerts};
 use crate::base::id::AccountId;
@@ -15,14 +16,16 @@ use crate::engine::store_size::Growth;
 use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::status::{Examination, LogLine, StatusSources};
+use crate::net::plain_error::plain_error;
 use crate::panel::components::{Badge, byte_size, grouped};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
+use crate::panel::prose::Prose;
 use crate::panel::timestamp::{Days, Moment, Short, lasted};
-use crate::panel::wording::{capitalized, provider};
+use crate::panel::wording::{self, capitalized, provider, sentence_case};
 use crate::store::SizeBytes;
 use crate::store::error::StoreError;
 
@@ -81,8 +84,8 @@ struct DoctorLines {
 struct DoctorLine {
     badge: Badge,
     name: String,
-    seen: String,
-    remedy: String,
+    seen: Prose,
+    remedy: Option<Prose>,
 }
 
 /// Queue of one destination, across all accounts.
@@ -104,24 +107,24 @@ struct LogEntry {
     day: Option<String>,
     at: Moment,
     badge: Badge,
-    message: String,
+    message: Prose,
     /// Names and values of the fields.
     fields: Vec<(String, LogValue)>,
 }
 
 /// A value of a field of the log.
 struct LogValue {
-    text: String,
+    text: Prose,
     /// Page of the account that the value names.
     path: Option<String>,
 }
 
 impl LogValue {
     /// Reads a value. The quotes of a text are removed.
-    fn new(value: String) -> Self {
-        let text = serde_json::from_str::<String>(&value).unwrap_or(value);
+    fn new(value: String, zone: &TimeZone) -> Self {
+        let text = plain_error(serde_json::from_str::<String>(&value).unwrap_or(value));
         let account = text.parse::<AccountId>().ok();
-        Self { path: account.map(|id| format!("/accounts/{id}")), text }
+        Self { path: account.map(|id| format!("/accounts/{id}")), text: Prose::new(&text, zone) }
     }
 }
 
@@ -268,9 +271,9 @@ fn doctor(visit: &Visit<'_>, last: &Examination) -> DoctorLines {
             "WARN" => Badge::new("Warning", "wait", "warn"),
             _ => Badge::new("OK", "good", "check"),
         },
-        name: check.name.clone(),
-        seen: check.seen.clone(),
-        remedy: check.remedy.clone(),
+        name: wording::check(&check.name),
+        seen: visit.prose(&sentence_case(&check.seen)),
+        remedy: Some(&check.remedy).filter(|remedy| !remedy.is_empty()).map(|remedy| visit.prose(remedy)),
     });
     DoctorLines { at: visit.detail(last.at), failures: count("FAIL"), warnings: count("WARN"), checks: lines.collect() }
 }
@@ -306,7 +309,7 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
 const fn reason_words(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Backoff => "after a failed attempt",
-        WaitReason::Throttled => "throttled",
+        WaitReason::Throttled => "the site takes no mail for now",
         WaitReason::Paused => "paused by its account",
         WaitReason::Dns => "waits for DNS",
         WaitReason::Relay => "the relay is not available",
@@ -331,7 +334,8 @@ fn reply_code(answer: &str) -> String {
 }
 
 fn log(visit: &Visit<'_>, lines: Vec<LogLine>) -> Vec<LogEntry> {
-    let mut days = Days::new(visit.now);
+    let (mut days, zone) = (Days::new(visit.now), visit.account.time_zone.zone());
+    let value = |(name, value): (&str, String)| (field_name(name), LogValue::new(value, &zone));
     let entry = |line: LogLine| LogEntry {
         day: days.begin(&visit.moment(line.at)),
         at: visit.moment(line.at),
@@ -339,8 +343,8 @@ fn log(visit: &Visit<'_>, lines: Vec<LogLine>) -> Vec<LogEntry> {
             "error" => Badge::new("Error", "bad", "cross"),
             _ => Badge::new("Warning", "wait", "warn"),
         },
-        message: capitalized(&line.message),
-        fields: line.fields.into_iter().map(|(name, value)| (field_name(name), LogValue::new(value))).collect(),
+        message: visit.prose(&capitalized(&line.message)),
+        fields: line.fields.into_iter().map(&value).collect(),
     };
     lines.into_iter().take(LOG_LINES).map(entry).collect()
 }
@@ -357,11 +361,13 @@ mod tests {
 
     #[test]
     fn fields_of_the_log_are_shown_without_quotes() {
-        let shown = [r#""a \"b\"""#, "3", "no route", r#""cut o"#].map(|value| LogValue::new(value.to_owned()).text);
-        assert_eq!(shown, ["a \"b\"", "3", "no route", "\"cut o"]);
+        let of = |value: &str| LogValue::new(value.to_owned(), &TimeZone::UTC);
+        let shown = [r#""a \"b\"""#, "3", "no route", r#""cut o"#].map(|value| of(value).text.to_string());
+        assert_eq!(shown, ["a &#34;b&#34;", "3", "no route", "&#34;cut o"]);
+        assert_eq!(of("Connection refused (os error 111)").text.to_string(), "connection refused");
         assert_eq!(field_name("what_to_do"), "What to do");
         let account = AccountId(Ulid([1; 16])).to_string();
-        assert_eq!(LogValue::new(account.clone()).path, Some(format!("/accounts/{account}")));
+        assert_eq!(of(&account).path, Some(format!("/accounts/{account}")));
     }
 
     #[test]

@@ -9,8 +9,9 @@ use crate::engine::listing::PageRequest;
 use crate::engine::replica::{ReplicaStatus, Role, State};
 use crate::panel::components::{Badge, byte_size};
 use crate::panel::page_guard::Visit;
+use crate::panel::prose::Prose;
 use crate::panel::timestamp::{Moment, lasted};
-use crate::panel::wording;
+use crate::panel::wording::{self, capitalized};
 use crate::store::error::StoreError;
 
 /// Maximum number of open alerts read, across all accounts.
@@ -25,8 +26,8 @@ pub(super) struct SystemAlert {
     pub(super) condition: &'static str,
     pub(super) words: &'static str,
     pub(super) summary: String,
-    pub(super) seen: String,
-    pub(super) remedy: &'static str,
+    pub(super) seen: Prose,
+    pub(super) remedy: Prose,
     pub(super) opened_at: Moment,
 }
 
@@ -55,8 +56,8 @@ impl SystemAlert {
             condition: row.condition.as_str(),
             words: wording::condition(row.condition),
             summary: row.summary,
-            seen: row.seen,
-            remedy: row.condition.remedy(),
+            seen: visit.prose(&row.seen),
+            remedy: visit.prose(row.condition.remedy()),
             opened_at: visit.moment(row.opened_at),
         }
     }
@@ -68,7 +69,7 @@ pub(super) struct ReplicationState {
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) last_confirmed_at: Option<Moment>,
     pub(super) base_at: Option<Moment>,
-    pub(super) error: Option<String>,
+    pub(super) error: Option<Prose>,
 }
 
 impl ReplicationState {
@@ -78,15 +79,15 @@ impl ReplicationState {
         Some(Self {
             badge: badge(&status),
             facts: vec![
-                ("Role", status.role.as_str().to_owned()),
-                ("Mode", format!("{}, failover {}", status.mode, status.failover)),
+                ("Role", capitalized(status.role.as_str())),
+                ("Mode", format!("{}, failover {}", capitalized(status.mode), status.failover)),
                 ("Lag", lasted(std::time::Duration::try_from_secs_f64(status.lag_seconds).unwrap_or_default())),
                 ("Not in the bucket yet", byte_size(status.backlog_bytes)),
                 ("Slot, epoch", format!("{}, {}", status.slot, status.epoch)),
             ],
             last_confirmed_at: status.last_confirmed_at.map(|at| visit.detail(at)),
             base_at: status.base.map(|base| visit.detail(base.taken_at)),
-            error: status.error,
+            error: status.error.map(|error| visit.prose(&error)),
         })
     }
 }

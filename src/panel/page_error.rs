@@ -25,6 +25,8 @@ pub(crate) enum PageError {
     ReadOnlyView,
     /// The visitor is not signed in. Redirects to the login and then back to this path.
     SignInFirst(String),
+    /// A form came without a session, and its input is not kept. Redirects like [`Self::SignInFirst`].
+    SessionEnded(String),
     /// The visitor must confirm the password. Redirects to the form and then on to this path.
     ProveFirst(String),
 }

@@ -8,8 +8,9 @@ use url::form_urlencoded;
 use super::cookie;
 use super::form::NEXT_MAX;
 use super::html;
+use super::kept_form::KeptForm;
 use super::page_error::PageError;
-use super::pages::{error, proof};
+use super::pages::{error, login, proof};
 use super::prose::Prose;
 use super::same_origin::is_same_origin;
 use super::timestamp::Moment;
@@ -165,12 +166,12 @@ impl Visit<'_> {
         Moment::new(at, self.account.time_zone.zone())
     }
 
-    /// A moment on a detail page, with its age.
     /// Returns a sentence of the service with its code and times marked up.
     pub(super) fn prose(&self, text: &str) -> Prose {
         Prose::new(text, &self.account.time_zone.zone())
     }
 
+    /// A moment on a detail page, with its age.
     pub(super) fn detail(&self, at: Timestamp) -> Moment {
         self.moment(at).aged(self.now)
     }
@@ -204,15 +205,23 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
             };
             Ok(asked.answer(api, outcome).for_account(id))
         }
+        Err(PageError::SessionEnded(next)) => Ok(asked.answer(api, login::ask_first(api, &call, next))),
         Err(fault) => Ok(asked.answer(api, Err(fault))),
     }
 }
 
 /// Checks before a form is read whether the visitor may send it. Returns the holder of the memory budget for its bytes.
+/// Without a session a small form is read like that of the sign-in, whose page then carries it.
 pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<BudgetHolder, Box<Answer>> {
-    let admitted = admit(api, call, need);
-    let refused = |fault| Box::new(RequestParts::of(call).answer(api, Err(fault)));
-    admitted.map(|(visitor, _)| BudgetHolder::Account(visitor.session.account)).map_err(refused)
+    match admit(api, call, need) {
+        Ok((visitor, _)) => Ok(BudgetHolder::Account(visitor.session.account)),
+        Err(PageError::SessionEnded(_)) if KeptForm::is_announced_by(call) => Ok(stranger(call)),
+        Err(fault) => Err(Box::new(RequestParts::of(call).answer(api, Err(fault)))),
+    }
+}
+
+fn stranger(call: &Call<()>) -> BudgetHolder {
+    BudgetHolder::Unauthenticated(call.client().address.map(Network::of_client))
 }
 
 /// Checks the origin of a form that needs no session, before the form is read.
@@ -220,7 +229,7 @@ pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<BudgetHolder, Box
     if is_unsafe(call) && !is_same_origin(api, call) {
         return Err(Box::new(RequestParts::of(call).answer(api, Err(PageError::ForeignForm))));
     }
-    Ok(BudgetHolder::Unauthenticated(call.client().address.map(Network::of_client)))
+    Ok(stranger(call))
 }
 
 /// Admits any visitor, but rejects cross-site forms.
@@ -247,8 +256,8 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), P
         None => None,
     };
     let Some(visitor) = visitor.filter(|visitor| visitor.session.stage == Stage::SignedIn) else {
-        // The form's input is lost here. The user enters it again on the form's page.
-        return Err(PageError::SignInFirst(back(call)));
+        let back = back(call);
+        return Err(if is_unsafe(call) { PageError::SessionEnded(back) } else { PageError::SignInFirst(back) });
     };
     let now = api.engine.clock.now();
     allowed(&visitor, need, &call.method, now)?;
@@ -302,6 +311,8 @@ fn section_of(path: &str) -> String {
         (Some(section @ ("webhooks" | "domains" | "keys" | "messages" | "accounts" | "users")), Some(id)) => {
             format!("/{section}/{id}")
         }
+        // Forms without a page of their own.
+        (Some("logout" | "view" | "test-message" | "login"), _) => "/".to_owned(),
         (section, _) => format!("/{}", section.unwrap_or_default()),
     }
 }
@@ -336,6 +347,7 @@ impl RequestParts {
     fn answer(&self, api: &Api, outcome: Result<Answer, PageError>) -> Answer {
         let answer = outcome.unwrap_or_else(|fault| match fault {
             PageError::SignInFirst(back) => html::redirect(&with_next("/login", &back)),
+            PageError::SessionEnded(back) => html::redirect(&with_next("/login?ended=1", &back)),
             PageError::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
             PageError::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
             PageError::ForeignForm | PageError::RoleForbids(_) | PageError::OperatorsOnly | PageError::ReadOnlyView => {
@@ -352,5 +364,6 @@ fn with_next(path: &str, next: &str) -> String {
         return path.to_owned();
     }
     let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
-    format!("{path}?next={next}")
+    let separator = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{separator}next={next}")
 }

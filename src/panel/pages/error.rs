@@ -56,7 +56,11 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &PageError, headers: &Header
             "You view this account as operator: read-only, without message content, secrets and exports. End \
              the view to continue.",
         ),
-        PageError::ForeignForm | PageError::Api(_) | PageError::SignInFirst(_) | PageError::ProveFirst(_) => (
+        PageError::ForeignForm
+        | PageError::Api(_)
+        | PageError::SignInFirst(_)
+        | PageError::SessionEnded(_)
+        | PageError::ProveFirst(_) => (
             "Form blocked",
             "The form did not come from this panel, so nothing was changed. Reload the page and send it again.",
         ),

@@ -1,5 +1,5 @@
 //! Sign-in and sign-out: email address and password, then the second factor if the user has one. All failures give the
-//! same answer.
+//! same answer. A form that came after its session had ended is carried through the sign-in.
 
 use askama::Template;
 use hyper::StatusCode;
@@ -17,6 +17,7 @@ use crate::net::clock::SystemClock;
 use crate::panel::cookie::{self, Theme};
 use crate::panel::form::{Form, own_address};
 use crate::panel::html;
+use crate::panel::kept_form::KeptForm;
 use crate::panel::layout::BasePage;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Visit, address_of, client_of};
@@ -33,12 +34,16 @@ struct LoginPage<'a> {
     next: &'a str,
     refused: Option<String>,
     provider: Option<ProviderLink>,
+    /// Whether a form came after the session had ended, and is lost.
+    is_form_lost: bool,
+    kept: Option<KeptForm>,
 }
 
 impl<'a> LoginPage<'a> {
     fn new(api: &Api, call: &Call<()>, (email, next): (&'a str, &'a str), refused: Option<String>) -> Self {
         let base = BasePage::new("Sign in", Theme::of(&call.headers));
-        Self { base, email: repeated(email), next, refused, provider: ProviderLink::new(api, next, false) }
+        let provider = ProviderLink::new(api, next, false);
+        Self { base, email: repeated(email), next, refused, provider, is_form_lost: false, kept: None }
     }
 }
 
@@ -48,6 +53,13 @@ struct CodePage<'a> {
     base: BasePage,
     next: &'a str,
     refused: Option<String>,
+    kept: Option<KeptForm>,
+}
+
+impl<'a> CodePage<'a> {
+    fn new(call: &Call<()>, next: &'a str, refused: Option<String>, kept: Option<KeptForm>) -> Self {
+        Self { base: BasePage::new("Two-factor authentication", Theme::of(&call.headers)), next, refused, kept }
+    }
 }
 
 /// Refusal of a sign-in as the user sees it.
@@ -111,7 +123,20 @@ pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, 
     if visitor(api, &call)?.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn) {
         return Ok(html::redirect(next));
     }
-    html::page(StatusCode::OK, &LoginPage::new(api, &call, (query.text("email"), next), None))
+    let page = LoginPage::new(api, &call, (query.text("email"), next), None);
+    html::page(StatusCode::OK, &LoginPage { is_form_lost: query.is_ticked("ended"), ..page })
+}
+
+/// Asks for a sign-in before a form without a session. The page carries the form, unless that has a secret or is too
+/// large.
+pub(in crate::panel) fn ask_first(api: &Api, call: &Call<()>, next: String) -> Result<Answer, PageError> {
+    match KeptForm::of_request(call).filter(|kept| !kept.has_secret()) {
+        Some(kept) => {
+            let page = LoginPage::new(api, call, ("", &next), None);
+            html::page(StatusCode::FORBIDDEN, &LoginPage { kept: Some(kept), ..page })
+        }
+        None => Err(PageError::SessionEnded(next)),
+    }
 }
 
 /// `POST /login`.
@@ -122,11 +147,12 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
     match api.engine.sign_in(email, &form.secret("password"), client_of(api, &call, &address)).await {
         Ok(begun) => {
             leave_other(api, &call).await?;
-            Ok(entered(api, &begun, next))
+            entered_with(api, &call, &begun, next, KeptForm::carried_by(&form))
         }
         Err(stop) => {
             let refused = LoginRefusal::of(stop, "Wrong email or password.")?;
-            refused.answer(&LoginPage::new(api, &call, (email, next), Some(refused.sentence.clone())))
+            let page = LoginPage::new(api, &call, (email, next), Some(refused.sentence.clone()));
+            refused.answer(&LoginPage { kept: KeptForm::carried_by(&form), ..page })
         }
     }
 }
@@ -147,7 +173,27 @@ pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
             format!("/login/code?next={next}")
         }
     };
-    let answer = html::redirect(&to).with_header(SET_COOKIE, &cookie::with_session(api, &begun.token));
+    with_cookies(api, begun, html::redirect(&to))
+}
+
+/// The same with a form that the page of the sign-in carried.
+fn entered_with(
+    api: &Api,
+    call: &Call<()>,
+    begun: &Begun,
+    next: &str,
+    kept: Option<KeptForm>,
+) -> Result<Answer, PageError> {
+    let Some(kept) = kept else { return Ok(entered(api, begun, next)) };
+    let answer = match begun.stage {
+        Stage::SignedIn => kept.answer(Theme::of(&call.headers), "Signed in", next)?,
+        Stage::CodeAwaited => html::page(StatusCode::OK, &CodePage::new(call, next, None, Some(kept)))?,
+    };
+    Ok(with_cookies(api, begun, answer))
+}
+
+fn with_cookies(api: &Api, begun: &Begun, answer: Answer) -> Answer {
+    let answer = answer.with_header(SET_COOKIE, &cookie::with_session(api, &begun.token));
     match &begun.browser {
         Some(browser) => answer.and_header(SET_COOKIE, &cookie::with_device(api, browser)),
         None => answer,
@@ -164,22 +210,20 @@ fn awaiting(api: &Api, call: &Call<()>) -> Result<Visitor, PageError> {
 pub(in crate::panel) async fn ask_code(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     awaiting(api, &call)?;
     let query = Form::of_query(&call);
-    let base = BasePage::new("Two-factor authentication", Theme::of(&call.headers));
-    html::page(StatusCode::OK, &CodePage { base, next: own_address(query.text("next")), refused: None })
+    html::page(StatusCode::OK, &CodePage::new(&call, own_address(query.text("next")), None, None))
 }
 
 /// `POST /login/code`.
 pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let visitor = awaiting(api, &call)?;
     let form = Form::of(&call)?;
-    let (next, address) = (own_address(form.text("next")), address_of(&call));
+    let (next, address, kept) = (own_address(form.text("next")), address_of(&call), KeptForm::carried_by(&form));
     let real_now = SystemClock::new().now();
     match api.engine.show_code(&visitor, form.text("code"), client_of(api, &call, &address), real_now).await {
-        Ok(begun) => Ok(entered(api, &begun, next)),
+        Ok(begun) => entered_with(api, &call, &begun, next, kept),
         Err(stop) => {
             let refused = LoginRefusal::of(stop, "Wrong or used code.")?;
-            let base = BasePage::new("Two-factor authentication", Theme::of(&call.headers));
-            refused.answer(&CodePage { base, next, refused: Some(refused.sentence.clone()) })
+            refused.answer(&CodePage::new(&call, next, Some(refused.sentence.clone()), kept))
         }
     }
 }

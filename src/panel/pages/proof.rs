@@ -3,8 +3,7 @@
 //! afterwards. A new sign-in at the identity provider leaves the page, so the service keeps the form for it.
 
 use askama::Template;
-use hyper::header::CONTENT_TYPE;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use url::form_urlencoded;
 
 use super::login::LoginRefusal;
@@ -14,55 +13,18 @@ use crate::engine::oidc;
 use crate::engine::ports::Clock as _;
 use crate::engine::sign_in::IdentityProof;
 use crate::http::answer::Answer;
-use crate::http::route::Call;
 use crate::net::clock::SystemClock;
 use crate::panel::cookie::Theme;
 use crate::panel::form::{Form, own_address};
 use crate::panel::html;
+use crate::panel::kept_form::KeptForm;
 use crate::panel::layout::BasePage;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 
-const TITLE: &str = "Your password, please";
-/// Maximum size, in bytes, of a form that is kept until the password is confirmed.
-const KEPT_MAX: usize = 8 * 1024;
-/// Content type of a kept form. Uploads are not kept.
-const URL_ENCODED: &str = "application/x-www-form-urlencoded";
-
-/// A form that waits for the confirmation of the password.
-struct KeptForm {
-    /// Path that the form posts to.
-    path: String,
-    /// The form's fields, encoded.
-    body: String,
-}
-
-impl KeptForm {
-    /// Returns the form of a request, unless it is too large or an upload.
-    fn of_request(call: &Call<()>) -> Option<Self> {
-        let kind = call.header(&CONTENT_TYPE).unwrap_or_default();
-        let is_form = call.method == Method::POST && kind.starts_with(URL_ENCODED) && call.body().len() <= KEPT_MAX;
-        let body = std::str::from_utf8(call.body()).ok().filter(|body| is_form && !body.is_empty())?;
-        Some(Self { path: own_address(call.path()).to_owned(), body: body.to_owned() })
-    }
-
-    /// Returns the form that the confirmation's own form carries.
-    fn carried_by(form: &Form) -> Option<Self> {
-        let (path, body) = (own_address(form.given("to")?), form.text("form"));
-        (body.len() <= KEPT_MAX).then(|| Self { path: path.to_owned(), body: body.to_owned() })
-    }
-
-    /// Keeps the form while the user signs in again at the identity provider. Returns the path that continues with it,
-    /// or `None` without a provider.
-    fn keep(&self, visit: &Visit<'_>, next: &str) -> Option<String> {
-        let forms = &visit.api.engine.oidc.get()?.forms;
-        let form = oidc::KeptForm { path: self.path.clone(), body: Secret::new(self.body.as_str()) };
-        let name = forms.keep(visit.user().id, form, SystemClock::new().now(), &*visit.api.engine.entropy);
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("name", &name).append_pair("next", next);
-        Some(format!("/login/confirm/form?{}", query.finish()))
-    }
-}
+const TITLE: &str = "Confirm password";
+/// Path that continues with a form that the service kept.
+const RESUME: &str = "/login/confirm/form";
 
 #[derive(Template)]
 #[template(path = "proof.html")]
@@ -71,29 +33,43 @@ struct ProofPage<'a> {
     email: &'a str,
     has_totp: bool,
     next: &'a str,
+    /// Page that needs no confirmation, for those who don't continue.
+    cancel: String,
     refused: Option<String>,
     provider: Option<ProviderLink>,
     kept: Option<KeptForm>,
-}
-
-/// Page after the confirmation or the new sign-in that sends the kept form.
-#[derive(Template)]
-#[template(path = "proved.html")]
-struct ProvedPage<'a> {
-    base: BasePage,
-    title: &'static str,
-    path: &'a str,
-    fields: Vec<(String, String)>,
-    next: &'a str,
 }
 
 impl<'a> ProofPage<'a> {
     fn new(visit: &'a Visit<'_>, next: &'a str, refused: Option<String>, kept: Option<KeptForm>) -> Self {
         let user = visit.user();
         let base = BasePage::new(TITLE, Theme::of(&visit.call.headers));
-        let form = kept.as_ref().and_then(|kept| kept.keep(visit, next));
+        let form = kept.as_ref().and_then(|kept| keep(kept, visit, next));
         let provider = ProviderLink::new(visit.api, form.as_deref().unwrap_or(next), true);
-        Self { base, email: user.email.as_given(), has_totp: user.totp.is_some(), next, refused, provider, kept }
+        let (email, has_totp) = (user.email.as_given(), user.totp.is_some());
+        Self { base, email, has_totp, next, cancel: without_proof(next), refused, provider, kept }
+    }
+}
+
+/// Keeps a form while its user signs in again at the identity provider. Returns the path that continues with it, or
+/// `None` without a provider.
+fn keep(kept: &KeptForm, visit: &Visit<'_>, next: &str) -> Option<String> {
+    let forms = &visit.api.engine.oidc.get()?.forms;
+    let form = oidc::KeptForm { path: kept.path.clone(), body: Secret::new(kept.body.as_str()) };
+    let name = forms.keep(visit.user().id, form, SystemClock::new().now(), &*visit.api.engine.entropy);
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("name", &name).append_pair("next", next);
+    Some(format!("{RESUME}?{}", query.finish()))
+}
+
+/// Returns the page to leave to instead of `next`, which may itself ask for the confirmation.
+fn without_proof(next: &str) -> String {
+    let (path, query) = next.split_once('?').unwrap_or((next, ""));
+    match path {
+        RESUME => without_proof(own_address(Form::read(query.as_bytes()).text("next"))),
+        "/login/confirm" => "/".to_owned(),
+        "/settings/totp" => "/settings".to_owned(),
+        _ => next.to_owned(),
     }
 }
 
@@ -119,7 +95,7 @@ pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, PageEr
     let shown = IdentityProof { password: &password, code: form.text("code") };
     match visit.api.engine.prove(&visit.visitor, shown, SystemClock::new().now()).await {
         Ok(()) => match KeptForm::carried_by(&form) {
-            Some(kept) => proved(&visit, "Password confirmed", (&kept.path, kept.body.as_bytes()), next),
+            Some(kept) => kept.answer(Theme::of(&visit.call.headers), "Password confirmed", next),
             None => Ok(html::redirect(next)),
         },
         Err(stop) => {
@@ -142,19 +118,10 @@ pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, PageErr
     let (next, now) = (own_address(query.text("next")), SystemClock::new().now());
     let provider = visit.api.engine.oidc.get();
     match provider.and_then(|oidc| oidc.forms.take(visit.user().id, query.text("name"), now)) {
-        Some(form) => proved(&visit, "Signed in again", (&form.path, form.body.expose()), next),
+        Some(form) => {
+            let kept = KeptForm { path: form.path, body: form.body.expose_text().to_owned() };
+            kept.answer(Theme::of(&visit.call.headers), "Signed in again", next)
+        }
         None => Ok(html::redirect(next)),
     }
-}
-
-/// Renders the page that sends the form with this path and these encoded fields.
-fn proved(
-    visit: &Visit<'_>,
-    title: &'static str,
-    (path, body): (&str, &[u8]),
-    next: &str,
-) -> Result<Answer, PageError> {
-    let base = BasePage::new(title, Theme::of(&visit.call.headers));
-    let fields = Form::read(body).into_fields();
-    html::page(StatusCode::OK, &ProvedPage { base, title, path, fields, next })
 }

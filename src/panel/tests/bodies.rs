@@ -48,7 +48,7 @@ async fn an_upload_is_read_only_if_the_visitor_may_send_it() {
     let (mut stranger, mut viewer, mut owner) = (world.browser(), world.viewer().await, world.owner().await);
     let upload = 25 * 1024 * 1024;
     let reply = stranger.announce("/suppressions/import", UPLOAD, upload).await;
-    assert_eq!((reply.status, reply.location()), (303, "/login?next=%2Fsuppressions"));
+    assert_eq!((reply.status, reply.location()), (303, "/login?ended=1&next=%2Fsuppressions"));
     assert_eq!(viewer.announce("/suppressions/import", UPLOAD, upload).await.status, 403);
     assert_eq!(owner.announce("/suppressions/import", UPLOAD, upload + 1).await.status, 413);
     assert_eq!(stranger.announce("/settings", FORM, 60_000).await.status, 303);

@@ -10,6 +10,7 @@ mod domains;
 mod escaping;
 mod explaining;
 mod following;
+mod kept_forms;
 mod keys;
 mod looking;
 mod markup;
@@ -224,6 +225,11 @@ impl Reply {
     fn between(&self, before: &str, after: &str) -> &str {
         let rest = self.body.split_once(before).map_or("", |(_, rest)| rest);
         rest.split_once(after).map_or(rest, |(text, _)| text)
+    }
+
+    /// Returns the value of a hidden field.
+    fn hidden(&self, name: &str) -> String {
+        self.between(&format!("name=\"{name}\" value=\""), "\"").replace("&#38;", "&").replace("&#34;", "\"")
     }
 
     /// Returns the body of a chunked response.

@@ -194,6 +194,8 @@ pub(super) struct PageFrame {
     pub(super) rail: Vec<RailGroup>,
     /// Link to the documentation.
     pub(super) docs: RailLine,
+    /// Name of the time zone of the page's times.
+    pub(super) zone_name: String,
     /// Name of the rail line that the page belongs to.
     pub(super) section: &'static str,
     /// Banner of the current operator view.
@@ -233,6 +235,7 @@ impl PageFrame {
             sees_all: visit.may(Need::Private, &Method::GET),
             rail: rail(visit, place)?,
             docs: line(&DOCS, place, None),
+            zone_name: visit.moment(visit.now).zone_name(),
             section: places(visit).find(|known| known.path == place).map_or("Postrider", |known| known.name),
             view,
             notices: notices(visit, place)?,

@@ -109,12 +109,19 @@ pub(super) struct Short {
     has_year: bool,
 }
 
+impl Short {
+    /// The text: `20 Nov, 16:04`.
+    pub(super) fn text(&self) -> String {
+        let form = if self.has_year { "%-d %b %Y, %H:%M" } else { "%-d %b, %H:%M" };
+        zoned(self.moment.at, &self.moment.zone).strftime(form).to_string()
+    }
+}
+
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Moment { at, zone, .. } = &self.moment;
-        let form = if self.has_year { "%-d %b %Y, <span>%H:%M</span>" } else { "%-d %b, <span>%H:%M</span>" };
-        let text = zoned(*at, zone).strftime(form).to_string();
-        write!(f, "<time datetime=\"{at}\" title=\"{at} (UTC)\">{text}</time>")
+        let (text, at) = (self.text(), self.moment.at);
+        let (date, hour) = text.split_once(", ").unwrap_or((&text, ""));
+        write!(f, "<time datetime=\"{at}\" title=\"{at} (UTC)\">{date}, <span>{hour}</span></time>")
     }
 }
 

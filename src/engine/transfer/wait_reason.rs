@@ -191,7 +191,7 @@ fn throttled(site: &Site, last_answer: Option<&str>) -> String {
     let site = site.name_for_people();
     match last_answer.and_then(code) {
         Some(code) => format!("{site} is throttled since it answered {code}."),
-        None => format!("{site} is throttled because the last attempts there failed."),
+        None => format!("{site} could not be reached at the last attempts, so it is tried again later."),
     }
 }
 

@@ -27,7 +27,6 @@ const ROWS: usize = 50;
 struct AccountsPage {
     frame: PageFrame,
     lines: Vec<AccountLine>,
-    zone_name: String,
     paging: Paging,
     form: AccountForm,
     may_send: bool,
@@ -118,7 +117,6 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<A
     let page = AccountsPage {
         frame: PageFrame::new(visit, "Accounts", "/accounts")?.with_done(done),
         lines: rows.iter().map(|account| line(visit, account)).collect::<Result<_, PageError>>()?,
-        zone_name: visit.moment(visit.now).zone_name(),
         paging: Paging::new::<AccountId>("/accounts", &[], &query, next),
         form,
         may_send: visit.may_operate(),

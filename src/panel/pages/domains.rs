@@ -35,7 +35,6 @@ struct DomainsPage {
     stream: String,
     faults: FormErrors,
     curl: String,
-    zone_name: String,
 }
 
 /// A domain in the list.
@@ -88,7 +87,6 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormError
         name: form.text("name").to_owned(),
         stream: form.text("stream").to_owned(),
         faults,
-        zone_name: visit.moment(visit.now).zone_name(),
         curl: curl(visit, "/v1/domains"),
     };
     html::page(status, &page)

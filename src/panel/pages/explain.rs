@@ -45,7 +45,7 @@ fn page(visit: &Visit<'_>, headers: String) -> Result<Answer, PageError> {
     let result = (!headers.trim().is_empty() && !is_too_long).then(|| Explained::new(explain(&headers)));
     let fault = if is_too_long { "Paste only the headers: the text is larger than 64 KiB." } else { "" };
     let status = if is_too_long { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
-    let frame = PageFrame::new(visit, "Explain a test message", "/explain")?;
+    let frame = PageFrame::new(visit, "Explain headers", "/explain")?;
     html::page(status, &ExplainPage { frame, headers, fault, result })
 }
 

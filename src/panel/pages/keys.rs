@@ -21,7 +21,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::Short;
 
 /// Rows of a page.
 const ROWS: usize = 50;
@@ -47,8 +47,8 @@ struct KeyLine {
     badge: Badge,
     stream: &'static str,
     scopes: String,
-    last_used_at: Option<Moment>,
-    expires_at: Option<Moment>,
+    last_used_at: Option<Short>,
+    expires_at: Option<Short>,
 }
 
 /// Form of a new key.
@@ -132,8 +132,8 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, new_key: Option
         badge: badge_of(&key, visit.now),
         stream: key.stream.map_or("both", Stream::as_str),
         scopes: permissions(&key),
-        last_used_at: key.last_used_at.map(|at| visit.moment(at)),
-        expires_at: key.expires_at.map(|at| visit.moment(at)),
+        last_used_at: key.last_used_at.map(|at| visit.moment(at).short(visit.now)),
+        expires_at: key.expires_at.map(|at| visit.moment(at).short(visit.now)),
         name: key.name,
         prefix: key.prefix,
     });

@@ -123,7 +123,7 @@ impl MessageLine {
 const fn waits(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Backoff => "Waiting for the next attempt",
-        WaitReason::Throttled => "Throttled: the site accepts no more mail for now",
+        WaitReason::Throttled => "Waiting: the site takes no mail for now",
         WaitReason::Paused => "Waiting: you paused mail for the site",
         WaitReason::Dns => "Waiting for DNS",
         WaitReason::Relay => "Waiting for the relay",

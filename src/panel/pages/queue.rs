@@ -17,8 +17,9 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::Short;
 use crate::panel::wording::{counted, provider};
+use crate::smtp::category::Category;
 
 /// Maximum number of waiting messages read.
 const LOOKED_AT: usize = 2_000;
@@ -53,12 +54,14 @@ struct SiteLine {
     hint: String,
     waiting: String,
     in_flight: String,
-    oldest_at: Option<Moment>,
-    next_at: Option<Moment>,
-    held_until: Option<Moment>,
+    oldest_at: Option<Short>,
+    next_at: Option<Short>,
+    held_until: Option<Short>,
     badge: Badge,
     is_paused: bool,
-    paused_since: Option<Moment>,
+    paused_since: Option<Short>,
+    /// Name and name for people of the site or domain whose pause stops all of the mail, if it is a single one.
+    paused_by: Option<(String, String)>,
     paused_domains: Vec<PausedLine>,
     message: MessageId,
     answer: String,
@@ -79,14 +82,15 @@ struct PausedLine {
     site: SiteName,
     /// The site's name for people.
     name: String,
-    since: Moment,
+    since: Short,
     /// Number of messages that wait for it at one site.
     waiting: String,
 }
 
 impl PausedLine {
     fn new(visit: &Visit<'_>, site: SiteName, since: Timestamp, waiting: u64) -> Self {
-        let (since, waiting) = (visit.moment(since), counted(waiting, "message waits", "messages wait"));
+        let (since, waiting) =
+            (visit.moment(since).short(visit.now), counted(waiting, "message waits", "messages wait"));
         Self { name: provider(site.as_str()).to_owned(), site, since, waiting }
     }
 }
@@ -130,11 +134,12 @@ pub(super) async fn written(
 fn line(visit: &Visit<'_>, site: AccountSite, hold: Hold) -> Result<SiteLine, PageError> {
     let events = visit.api.engine.timeline(visit.account_id(), site.last_tried)?;
     let last = events.last().and_then(|bytes| Event::read(bytes));
-    let moment = |at: Timestamp| Moment::new(at, visit.account.time_zone.zone());
+    let moment = |at: Timestamp| visit.moment(at).short(visit.now);
     let paused = |of: PausedDomain| PausedLine::new(visit, of.name, of.since, of.waiting);
     Ok(SiteLine {
+        paused_by: paused_by(&site).map(|name| (name.to_owned(), provider(name).to_owned())),
         hint: hint(&site),
-        badge: badge(&site, hold),
+        badge: badge(&site, last.as_ref(), hold),
         what_to_do: what_to_do(&site, last.as_ref(), hold),
         waiting: grouped(site.waiting),
         in_flight: grouped(site.in_flight),
@@ -166,10 +171,26 @@ fn hint(site: &AccountSite) -> String {
     }
 }
 
-fn badge(site: &AccountSite, hold: Hold) -> Badge {
+/// Returns the name of the site or domain whose pause stops all of the site's mail, if it is a single one.
+fn paused_by(site: &AccountSite) -> Option<&str> {
+    match (site.paused_since, site.paused_domains.as_slice()) {
+        (Some(_), _) => Some(&site.site),
+        (None, [only]) if site.is_paused() => Some(only.name.as_str()),
+        (None, _) => None,
+    }
+}
+
+/// Whether no server answered at the last attempt.
+fn is_unreachable(last: Option<&Event>) -> bool {
+    let bounce = last.and_then(|event| event.bounce.as_ref());
+    bounce.is_some_and(|bounce| bounce.category == Category::ConnectionFailed.as_str())
+}
+
+fn badge(site: &AccountSite, last: Option<&Event>, hold: Hold) -> Badge {
     match (site.held_until.is_some(), site.in_flight > 0) {
         _ if hold == Hold::Suspended => Badge::new("on hold", "wait", "lock"),
         _ if site.is_paused() => Badge::new("paused", "wait", "lock"),
+        (true, _) if is_unreachable(last) => Badge::new("unreachable", "wait", "clock"),
         (true, _) => Badge::new("throttled", "wait", "clock"),
         (false, true) => Badge::new("sending", "good", "check"),
         (false, false) => Badge::new("waiting", "calm", "clock"),
@@ -189,5 +210,61 @@ fn what_to_do(site: &AccountSite, last: Option<&Event>, hold: Hold) -> String {
         (Some(advice), _) => advice.to_owned(),
         (None, true) => "Throttled or unreachable; retries are automatic.".to_owned(),
         (None, false) => "Nothing to do.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(waiting: u64, paused: &[(&str, u64)]) -> AccountSite {
+        let domain = |(name, waiting): &(&str, u64)| PausedDomain {
+            name: name.parse().unwrap(),
+            since: Timestamp::ZERO,
+            waiting: *waiting,
+        };
+        AccountSite {
+            site: "mx.example.com".to_owned(),
+            relay: "direct".to_owned(),
+            waiting,
+            in_flight: 0,
+            domains: Vec::new(),
+            oldest_at: None,
+            next_at: None,
+            held_until: None,
+            last_tried: MessageId::default(),
+            paused_since: None,
+            paused_domains: paused.iter().map(domain).collect(),
+        }
+    }
+
+    #[test]
+    fn a_row_resumes_the_single_pause_that_stops_all_of_its_mail() {
+        let (one, some) = (site(2, &[("a.test", 2)]), site(3, &[("a.test", 2)]));
+        assert_eq!([paused_by(&one), paused_by(&some)], [Some("a.test"), None]);
+        let both = site(3, &[("a.test", 2), ("b.test", 1)]);
+        assert!(both.is_paused() && paused_by(&both).is_none(), "each has its own button");
+        assert_eq!(paused_by(&AccountSite { paused_since: Some(Timestamp::ZERO), ..both }), Some("mx.example.com"));
+        assert_eq!(paused_by(&site(1, &[])), None);
+    }
+
+    #[test]
+    fn a_site_without_an_answer_is_unreachable_and_not_throttled() {
+        let event = |category: &str| {
+            let bounce = serde_json::json!({
+                "kind": "soft", "category": category, "status": null, "source": "local", "rule": "x", "advice": "",
+                "suppressed": false,
+            });
+            let event = serde_json::json!({
+                "id": "", "type": "deferred", "message_id": "", "to": "", "created_at": "", "bounce": bounce,
+            });
+            Event::read(event.to_string().as_bytes()).unwrap()
+        };
+        let held = AccountSite { held_until: Some(Timestamp::ZERO), ..site(1, &[]) };
+        for (category, word) in [("connection_failed", "Unreachable"), ("rate_limited", "Throttled")] {
+            let badge = badge(&held, Some(&event(category)), Hold::None).to_string();
+            assert!(badge.contains(word), "{badge}");
+        }
+        assert!(badge(&held, None, Hold::None).to_string().contains("Throttled"));
     }
 }

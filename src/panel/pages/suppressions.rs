@@ -20,7 +20,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::Short;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
 /// Rows of a page.
@@ -51,7 +51,7 @@ struct SuppressionLine {
     email: String,
     badge: Badge,
     note: Option<String>,
-    created_at: Moment,
+    created_at: Short,
 }
 
 impl SuppressionsPage {
@@ -135,7 +135,7 @@ fn line(visit: &Visit<'_>, row: SuppressionRow) -> SuppressionLine {
     SuppressionLine {
         path: format!("{PATH}/{}", row.id),
         badge: badge_of(row.reason),
-        created_at: visit.moment(row.created_at),
+        created_at: visit.moment(row.created_at).short(visit.now),
         email: row.email,
         note: row.note,
     }

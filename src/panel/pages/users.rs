@@ -19,7 +19,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::Short;
 use crate::store::error::OpError;
 use crate::store::op::invitation::INVITATIONS_MAX;
 
@@ -55,7 +55,7 @@ struct UserLine {
     is_operator: bool,
     disabled: bool,
     has_totp: bool,
-    last_sign_in_at: Option<Moment>,
+    last_sign_in_at: Option<Short>,
     is_self: bool,
 }
 
@@ -93,7 +93,6 @@ fn written(
     new_secret: Option<NewSecret>,
     done: Option<&'static str>,
 ) -> Result<Answer, PageError> {
-    let zone = visit.account.time_zone.zone();
     let found = visit.api.engine.users(visit.account_id(), PageRequest { before: None, limit: SHOWN_MAX })?;
     let line = |user: crate::domain::user::User| UserLine {
         path: format!("/users/{}", user.id),
@@ -102,7 +101,7 @@ fn written(
         is_operator: user.is_operator,
         disabled: user.disabled,
         has_totp: user.totp.is_some(),
-        last_sign_in_at: user.last_sign_in_at.map(|at| Moment::new(at, zone.clone())),
+        last_sign_in_at: user.last_sign_in_at.map(|at| visit.moment(at).short(visit.now)),
         is_self: user.id == visit.user().id,
     };
     let page = UsersPage {

@@ -23,7 +23,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::Record;
-use crate::panel::timestamp::Moment;
+use crate::panel::timestamp::{Moment, Short};
 use crate::panel::webhook_figures::{FailureGroup, figures, grouped_failures};
 use crate::store::op::audit::host;
 use crate::store::row::endpoint::EndpointRow;
@@ -71,13 +71,13 @@ struct WebhookPage {
 /// A delivery in the list.
 struct DeliveryLine {
     path: String,
-    created_at: Moment,
+    created_at: Short,
     event: &'static str,
     message: Option<String>,
     badge: Badge,
     attempts: u8,
     last: Option<AttemptLine>,
-    next_attempt_at: Option<Moment>,
+    next_attempt_at: Option<Short>,
 }
 
 /// A start time for a replay.
@@ -204,13 +204,13 @@ fn delivery_line(visit: &Visit<'_>, record: &DeliveryRecord) -> Result<DeliveryL
     let last = attempts.and_then(|(_, mut attempts)| attempts.pop());
     Ok(DeliveryLine {
         path: format!("/webhooks/{}/deliveries/{}", record.row.endpoint, record.id),
-        created_at: visit.moment(record.row.state.created_at),
+        created_at: visit.moment(record.row.state.created_at).short(visit.now),
         event: record.row.owed.event_type(),
         message: record.row.owed.message().map(|id| id.to_string()),
         badge: of_delivery(record),
         attempts: record.row.state.attempts,
         last: last.map(|(_, row)| AttemptLine::new(visit, row)),
-        next_attempt_at: record.next_attempt_at().map(|at| visit.moment(at)),
+        next_attempt_at: record.next_attempt_at().map(|at| visit.moment(at).short(visit.now)),
     })
 }
 
@@ -226,9 +226,10 @@ fn states(own: &str, chosen: Option<Status>) -> Vec<Choice> {
 
 /// Returns the start times for a replay. The first one is useful after an outage.
 fn replays(visit: &Visit<'_>, row: &EndpointRow) -> Vec<ReplayFrom> {
-    let since_success = row
-        .last_success_at
-        .map(|at| ReplayFrom { value: at.to_string(), words: format!("last success, {}", visit.moment(at).text()) });
+    let since_success = row.last_success_at.map(|at| ReplayFrom {
+        value: at.to_string(),
+        words: format!("last success, {}", visit.moment(at).short(visit.now).text()),
+    });
     let others = REPLAYS.iter().map(|(hours, words)| ReplayFrom {
         value: (visit.now - Duration::from_secs(hours * 3600)).to_string(),
         words: format!("{words} ago"),

@@ -26,7 +26,6 @@ use crate::store::op::event::ENDPOINTS_MAX;
 struct WebhooksPage {
     frame: PageFrame,
     lines: Vec<EndpointLine>,
-    zone_name: String,
     form: EndpointForm,
     endpoints_max: usize,
     is_proved: bool,
@@ -77,7 +76,6 @@ fn written(
     let page = WebhooksPage {
         frame: PageFrame::new(visit, "Webhooks", "/webhooks")?.with_done(done),
         lines: lines.collect(),
-        zone_name: visit.moment(visit.now).zone_name(),
         form,
         endpoints_max: ENDPOINTS_MAX,
         is_proved: visit.is_proved(),

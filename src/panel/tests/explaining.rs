@@ -6,7 +6,7 @@ use super::*;
 async fn pasted_headers_are_explained_and_escaped() {
     let world = World::new().await;
     let mut owner = world.owner().await;
-    assert!(owner.get("/explain").await.shows("Explain a test message"));
+    assert!(owner.get("/explain").await.shows("<h1>Explain headers</h1>"));
     let headers = "Authentication-Results: <b>mx</b>; spf=fail smtp.mailfrom=a@x.example\r\nFrom: a@shop.example";
     let page = owner.post("/explain", &[("headers", headers)]).await;
     assert_eq!(page.status, 200);

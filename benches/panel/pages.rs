@@ -106,7 +106,7 @@ async fn pages(instance: &Instance, count: u64) -> Outcome<Vec<(String, String)>
     add("a webhook's failed deliveries: none", format!("{webhook}?state=failed"));
     let id = message.trim_start_matches("/messages/").to_owned();
     let (order, header) = ((count / 2 / 20 * 20).to_string(), format!("<{id}@example.test>"));
-    let searches: [(&str, Vec<(&str, &str)>); 18] = [
+    let searches: [(&str, Vec<(&str, &str)>); 19] = [
         ("an address", vec![("q", &middle)]),
         ("an address that had nothing", vec![("q", "nobody@example.org")]),
         ("a Message-ID", vec![("q", &header)]),
@@ -125,6 +125,7 @@ async fn pages(instance: &Instance, count: u64) -> Outcome<Vec<(String, String)>
         ("a rare status", vec![("status", "complained")]),
         ("a status of no message", vec![("status", "canceled")]),
         ("a stream of no message", vec![("stream", "marketing")]),
+        ("a domain that had nothing", vec![("q", "@example.org")]),
     ];
     for (name, params) in searches {
         add(&format!("search: {name}"), query(&params));

@@ -89,7 +89,9 @@ impl MessageFilter {
 
     /// Returns whether the conditions on the first fields hold.
     fn may_take(&self, head: &MessageHead<'_>) -> bool {
+        let has_domain = |name: &DomainName| [head.to_domain(), head.from_domain()].contains(&name.as_str());
         self.stream.is_none_or(|stream| head.stream == stream)
+            && self.domain.as_ref().is_none_or(has_domain)
             && subject_words::has_all(head.subject.unwrap_or_default(), &self.subject_words)
     }
 

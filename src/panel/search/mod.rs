@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
 use crate::domain::violation::Violations;
 use crate::engine::messages::MessageFilter;
 use crate::http::handlers::messages::{filter_of, metadata_of, named_id};
@@ -29,6 +30,8 @@ const OPERATORS: [(&str, &str); 13] = [
     ("answer", "answer"),
 ];
 
+/// Forms of addresses that can be searched.
+const ADDRESSES: &str = "Search for a whole address such as ann@example.com, or for a domain as @example.com.";
 /// Format of a day.
 const DAY: &str = "2026-11-20";
 
@@ -135,17 +138,27 @@ impl Search {
                 }
                 // Our own Message-ID without its brackets, as some tools copy it.
                 Err(_) if named_id(part).is_some() => filter("message_id_header", part.to_owned()),
-                Err(_) if part.contains('@') => filter("to", part.to_owned()),
-                Err(_) => Term::Word(part.to_lowercase()),
+                Err(_) => match part.split_once('@') {
+                    Some(("", name)) if name.parse::<DomainName>().is_ok() => filter("domain", name.to_owned()),
+                    Some(("", _) | (_, "")) => {
+                        self.faults.push(format!("{part} is only a part of an address. {ADDRESSES}"));
+                        return None;
+                    }
+                    Some(_) => filter("to", part.to_owned()),
+                    None => Term::Word(part.to_lowercase()),
+                },
             },
         })
     }
 
-    /// Returns the search to try if this one finds nothing: a lone address as the sender, and any other text as a part
-    /// of the subject. `None` if the text was already searched that way.
+    /// Returns the search to try if this one finds nothing: a lone address as the sender, a lone domain as that, and
+    /// any other text as a part of the subject. `None` if the text was already searched that way.
     pub(super) fn alternative(&self, zone: &TimeZone) -> Option<Self> {
         let text = match self.terms.as_slice() {
             [Term::Filter("to", value, typed)] if value == typed && self.faults.is_empty() => format!("from:{value}"),
+            [Term::Word(word)] if self.faults.is_empty() && word.parse::<DomainName>().is_ok() => {
+                format!("domain:{word}")
+            }
             [Term::Filter("subject", ..)] => return None,
             terms if self.faults.is_empty() && terms.iter().all(|term| matches!(term, Term::Word(_))) => return None,
             _ => quoted(&format!("subject:{}", self.text)),

@@ -31,6 +31,20 @@ fn the_kind_of_a_pasted_value_is_recognised() {
 }
 
 #[test]
+fn a_part_of_an_address_is_its_domain_or_an_error_that_says_what_can_be_searched() {
+    assert_eq!(read("@Example.com").value("domain"), Some("Example.com"));
+    assert_eq!(read("-@example.com order").terms.len(), 2);
+    for part in ["ann@", "@", "@example", "@a b"] {
+        let search = read(part);
+        let said = search.faults.first().is_some_and(|fault| fault.contains("or for a domain as @example.com"));
+        assert!(said && search.value("to").is_none(), "{part}: {:?}", search.faults);
+    }
+    let instead = |text: &str| read(text).alternative(&TimeZone::UTC).map(|search| search.text);
+    assert_eq!(instead("Example.com").as_deref(), Some("domain:example.com"));
+    assert_eq!([instead("order"), instead("order example.com")], [None, None]);
+}
+
+#[test]
 fn a_leading_minus_excludes_a_term() {
     let search = read("order -invoice -to:ann@example.com -status:bounced -code:550 -");
     let mut violations = Violations::new();

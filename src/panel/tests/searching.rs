@@ -27,6 +27,8 @@ async fn messages_are_found_by_responses_and_excluded_terms() {
         ("answer:\"try AGAIN\"", [true, false, false]),
         ("domain:example.org", [false, false, true]),
         ("domain:EXAMPLE.test", [true, true, true]),
+        ("@example.com", [true, true, false]),
+        ("example.org", [false, false, true]),
         ("key:key_00000000000000000000000000", [false, false, false]),
         ("-status:delivered", [true, false, true]),
         ("order -two", [true, false, false]),
@@ -47,6 +49,7 @@ async fn messages_are_found_by_responses_and_excluded_terms() {
     for (search, said) in [
         ("code:high", "The value after &#34;code:&#34; must"),
         ("key:mine", "The value after &#34;key:&#34; must"),
+        ("ann@", "ann@ is only a part of an address."),
         ("-before:2023-11-14", "without the minus"),
     ] {
         let page = browser.get(&format!("/messages?q={search}")).await;

@@ -15,7 +15,7 @@ pub struct MessageHead<'a> {
     /// Stream of the domain at acceptance.
     pub stream: Stream,
     #[serde(borrow)]
-    _from: StoredAddress<'a>,
+    from: StoredAddress<'a>,
     #[serde(borrow)]
     _from_name: Option<&'a str>,
     #[serde(borrow)]
@@ -37,6 +37,11 @@ impl<'a> MessageHead<'a> {
     /// Returns the recipient as given.
     pub const fn to_as_given(&self) -> &'a str {
         self.to.0
+    }
+
+    /// Returns the domain of the sender.
+    pub const fn from_domain(&self) -> &'a str {
+        self.from.2
     }
 
     /// Returns the domain of the recipient.
@@ -95,6 +100,7 @@ mod tests {
         let head = MessageHead::read(&bytes).unwrap();
         assert_eq!((head.stream, head.subject), (row.stream, row.subject.as_deref()));
         assert_eq!((head.to_as_given(), head.to_domain()), (row.to.as_given(), row.to.domain().as_str()));
+        assert_eq!(head.from_domain(), row.from.domain().as_str());
         let head = TransferHead::read(&transfer_bytes).unwrap();
         assert_eq!((head.state, head.attempts, head.due), (transfer.state, 1, transfer.due));
         assert!(MessageHead::read(&bytes[..20]).is_none() && TransferHead::read(&[]).is_none());

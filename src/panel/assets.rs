@@ -68,6 +68,8 @@ fn squeezed(style: &str) -> String {
         (" }", "}"),
         (";}", "}"),
         (" > ", ">"),
+        (" + ", "+"),
+        (" ~ ", "~"),
         ("(> ", "(>"),
     ];
     signs.iter().fold(lines.collect::<String>(), |style, (wide, narrow)| style.replace(wide, narrow))
@@ -101,9 +103,12 @@ mod tests {
 
     #[test]
     fn minifying_a_style_sheet_keeps_its_rules() {
-        let style = "/* Comment. */\na > b, c:has(> d) { margin: 0 1px; }\n@media (x: 1) {\n  a:hover { top: 0; }\n}\n";
-        assert_eq!(squeezed(style), "a>b,c:has(>d){margin:0 1px}@media (x:1){a:hover{top:0}}");
+        let style =
+            "/* Comment. */\na > b + b, c:has(> d) { margin: 0 1px; }\n@media (x: 1) {\n  a:hover { top: 0; }\n}\n";
+        assert_eq!(squeezed(style), "a>b+b,c:has(>d){margin:0 1px}@media (x:1){a:hover{top:0}}");
         let whole = squeezed(include_str!("../../data/assets/panel.css"));
+        let has_sum = |rest: &str| rest.split(')').next().is_some_and(|term| term.contains('+'));
+        assert!(!whole.split("calc(").skip(1).any(has_sum), "a sum needs its blanks");
         assert!(!whole.contains("/*") && whole.matches('{').count() == whole.matches('}').count());
     }
 

@@ -33,7 +33,7 @@ impl AttemptLine {
     pub(super) fn new(visit: &Visit<'_>, row: AttemptRow) -> Self {
         let error = row.error.as_deref();
         let badge = match error {
-            None => Badge::new("taken", "good", "check"),
+            None => Badge::new("succeeded", "good", "check"),
             Some(_) => Badge::new("failed", "bad", "cross"),
         };
         let words = error.map_or("", |error| words(error, row.status));

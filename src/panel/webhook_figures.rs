@@ -24,18 +24,32 @@ const LOOKED_AT: usize = 100;
 pub(super) fn figures(visit: &Visit<'_>, id: EndpointId) -> Result<Vec<(&'static str, String)>, StoreError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let page = PageRequest { before: None, limit: LOOKED_AT };
+    let Some(found) = engine.deliveries(account, id, None, page)? else { return Ok(Vec::new()) };
+    let period = match found.next {
+        Some(_) if found.rows.iter().all(|record| record.row.state.created_at + LATELY > visit.now) => Period::Newest,
+        Some(_) | None => Period::Day,
+    };
     let mut attempts = Vec::new();
-    for record in engine.deliveries(account, id, None, page)?.map(|page| page.rows).unwrap_or_default() {
+    for record in found.rows {
         if record.row.state.attempts > 0
             && let Some((_, found)) = engine.delivery(account, record.id)?
         {
             attempts.extend(found.into_iter().map(|(_, row)| row).filter(|row| row.at + LATELY > visit.now));
         }
     }
-    Ok(of(&attempts))
+    Ok(of(&attempts, period))
 }
 
-fn of(attempts: &[AttemptRow]) -> Vec<(&'static str, String)> {
+/// Attempts that the figures cover.
+#[derive(Debug, Clone, Copy)]
+enum Period {
+    /// Those of 24 hours.
+    Day,
+    /// Those of the newest deliveries, because a day has more.
+    Newest,
+}
+
+fn of(attempts: &[AttemptRow], period: Period) -> Vec<(&'static str, String)> {
     let (count, taken) = (attempts.len(), attempts.iter().filter(|row| row.error.is_none()).count());
     if count == 0 {
         return Vec::new();
@@ -45,10 +59,11 @@ fn of(attempts: &[AttemptRow]) -> Vec<(&'static str, String)> {
     times.sort_unstable();
     let most = times[(count * 95).div_ceil(100) - 1];
     let counts = format!("{} of {}", grouped(taken as u64), grouped(count as u64));
-    vec![
-        ("Success rate, 24 hours", format!("{} ({counts} attempts)", percent(share))),
-        ("95% within, 24 hours", format!("{most} ms")),
-    ]
+    let (rate, time) = match period {
+        Period::Day => ("Success rate, 24 hours", "95% within, 24 hours"),
+        Period::Newest => ("Success rate, last 100 deliveries", "95% within, last 100 deliveries"),
+    };
+    vec![(rate, format!("{} ({counts} attempts)", percent(share))), (time, format!("{most} ms"))]
 }
 
 /// Failures with the same result.
@@ -105,11 +120,13 @@ mod tests {
 
     #[test]
     fn figures_are_computed_from_attempts_and_absent_without_one() {
-        assert!(of(&[]).is_empty());
+        assert!(of(&[], Period::Day).is_empty());
         let mut attempts: Vec<_> = (1..=19).map(|millis| attempt(millis, None)).collect();
         attempts.push(attempt(10_000, Some("timeout")));
-        let [(_, rate), (_, most)] = &of(&attempts)[..] else { panic!("two figures") };
+        let [(_, rate), (_, most)] = &of(&attempts, Period::Day)[..] else { panic!("two figures") };
         assert_eq!((rate.as_str(), most.as_str()), ("95% (19 of 20 attempts)", "19 ms"));
-        assert_eq!(of(&attempts[19..])[0].1, "0% (0 of 1 attempts)");
+        let [(name, rate), _] = &of(&attempts[19..], Period::Newest)[..] else { panic!("two figures") };
+        assert_eq!((*name, rate.as_str()), ("Success rate, last 100 deliveries", "0% (0 of 1 attempts)"));
+        assert!(name.contains(&LOOKED_AT.to_string()));
     }
 }

@@ -1,6 +1,6 @@
-// Every page, in both themes and five widths, has no axe-core findings, no horizontal scrolling, no table whose columns
-// are cut off, no violations of the content security policy, and stays below the size limit. With SCREENSHOTS=DIR it
-// saves screenshots there.
+// Every page, in both themes and six widths, has no axe-core findings, no horizontal scrolling, no table whose columns
+// or times are cut off, no violations of the content security policy, the account menu in view, and stays below the
+// size limit. With SCREENSHOTS=DIR it saves screenshots there.
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
@@ -13,7 +13,7 @@ import { startInstance } from "./support/instance.mjs";
 import { createSampleMail } from "./support/sample_mail.mjs";
 import { addresses } from "./support/walk.mjs";
 
-const WIDTHS = [320, 768, 800, 1280, 1440];
+const WIDTHS = [320, 768, 800, 1024, 1280, 1440];
 const BYTES_MAX = 60_000;
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 const screenshots = process.env.SCREENSHOTS;
@@ -93,7 +93,8 @@ async function problemsOf(page, address, theme, what) {
     await page.setViewportSize({ width, height: 900 });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     if (wide > 0) found.push(`${address} is ${wide} px too wide at ${width}`);
-    found.push(...(await cutTables(page, width)).map((cut) => `${address} at ${width}: ${cut}`));
+    const cut = [...(await cutTables(page, width)), ...(await cutCells(page)), ...(await hiddenMenu(page))];
+    found.push(...cut.map((what) => `${address} at ${width}: ${what}`));
     if (screenshots) await saveScreenshot(page, [what, address, theme, width]);
     if (width !== WIDTHS.at(-1) && !(width === WIDTHS[0] && what === "full" && theme === "light")) continue;
     for (const { id, nodes } of await violations(page)) {
@@ -111,6 +112,22 @@ function cutTables(page, width) {
     const start = (wrap) => wrap.textContent.trim().slice(0, 60);
     return cut.map((wrap) => `a table is cut off by ${wrap.scrollWidth - wrap.clientWidth} px: ${start(wrap)}`);
   }, width < 1280);
+}
+
+/** Returns cells with a time, a badge or a choice that are not shown completely. */
+function cutCells(page) {
+  return page.$$eval("td.when, td:has(> .badge), select", (cells) => {
+    const isCut = (cell) => cell.scrollWidth > cell.clientWidth + 1 && getComputedStyle(cell).overflow !== "visible";
+    return cells.filter(isCut).map((cell) => `cut off: ${cell.textContent.trim().slice(0, 40)}`);
+  });
+}
+
+/** Returns the account menu if it is below the window. Narrow windows have it in another menu. */
+function hiddenMenu(page) {
+  return page.$$eval(".me > summary", (menus) => {
+    const isBelow = (menu) => menu.checkVisibility() && menu.getBoundingClientRect().bottom > window.innerHeight;
+    return menus.filter(isBelow).map(() => "the account menu is below the window");
+  });
 }
 
 async function violations(page) {

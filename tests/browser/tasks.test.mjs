@@ -168,3 +168,23 @@ task("check whether the DMARC policy can be tightened", async () => {
   await open("DMARC reports");
   assert.equal(await page.locator("main h2").first().innerText(), "Publish a DMARC record");
 });
+
+task("find the mail of a domain, and learn that a name before the @ can't be searched", async () => {
+  await search("@simulator.test");
+  await open("Confirm your address");
+  await search("bounced+sample@");
+  await shown("bounced+sample@ is only a part of an address.");
+});
+
+task("continue with a form after the session has ended", async () => {
+  await rail("Suppressions");
+  await page.getByLabel("Address", { exact: true }).last().fill("late@example.org");
+  await context.clearCookies({ name: /^(__Host-)?postrider$/ });
+  await press("Suppress");
+  await shown("Sign in to continue with what you entered.");
+  await page.getByLabel("Email address").fill(instance.info.panel_user);
+  await page.getByLabel("Password").fill(instance.info.panel_password);
+  await press("Sign in");
+  await press("Continue");
+  await shown("late@example.org");
+});

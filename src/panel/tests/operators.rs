@@ -143,7 +143,7 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
     let account: AccountId = id.parse().unwrap();
     let path = format!("/accounts/{id}");
     let page = browser.get(made.location()).await;
-    for shown in ["<h1>Branch</h1>", "0 of 5", "Active", "Users: owner"] {
+    for shown in ["<h1>Branch</h1>", "0 of 5", "Active", "<dt>Owners</dt>"] {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
     for (form, field) in [([("name", " ")], "name-fault"), ([("quota_per_day", "many")], "day-fault")] {

@@ -1,4 +1,5 @@
-//! `postrider replica stranded`: lists what a deposed directory has and the log has not. No service may run there.
+//! `postrider replica stranded`: lists the messages and outcomes that only a deposed directory has. No service may run
+//! there.
 
 use std::sync::Arc;
 

@@ -63,7 +63,7 @@ pub(super) struct ErrorText {
 pub(super) fn words(error: &ApiError) -> ErrorText {
     let (title, sentence): (_, Cow<'static, str>) = match error {
         ApiError::NotFound => ("Page not found", "The address is wrong, or its object was deleted.".into()),
-        ApiError::MethodNotAllowed(_) => ("Not this way", "This page does not support that method.".into()),
+        ApiError::MethodNotAllowed(_) => ("Method not allowed", "This page does not support that method.".into()),
         ApiError::ContentGone => ("Content deleted", error.message().into_owned().into()),
         ApiError::Internal => ("Internal error", "Try again. If it stays, quote the request ID below.".into()),
         ApiError::StorageFull

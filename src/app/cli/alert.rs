@@ -28,7 +28,7 @@ pub(super) enum AlertCommand {
     List {
         #[command(flatten)]
         page: PageArgs,
-        /// Only open or resolved ones.
+        /// Only open or resolved alerts.
         #[arg(long, value_parser = ["open", "resolved"])]
         state: Option<String>,
         /// Only alerts of this condition.

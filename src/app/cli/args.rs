@@ -324,7 +324,7 @@ pub(super) enum DomainCommand {
     Show {
         /// Domain name or ID.
         domain: String,
-        /// Print only its DNS records, as lines of a zone file.
+        /// Print only the domain's DNS records, as lines of a zone file.
         #[arg(long)]
         zone: bool,
     },
@@ -339,7 +339,7 @@ pub(super) enum DomainCommand {
         #[arg(long, value_name = "DAYS")]
         dkim_rotation_days: Option<u16>,
     },
-    /// Look up its DNS records now; exits with 7 unless the domain is verified.
+    /// Look up the domain's DNS records now; exits with 7 unless the domain is verified.
     Verify {
         /// Domain name or ID.
         domain: String,

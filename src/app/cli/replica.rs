@@ -31,7 +31,7 @@ pub(super) enum ReplicaCommand {
     Status,
     /// Create a base now, and remove the objects that it replaces.
     Base,
-    /// List messages and outcomes that this deposed directory has and the log has not; exits with 3 if there are none.
+    /// List messages and outcomes that this deposed directory has and the log lacks; exits with 3 if there are none.
     Stranded,
     /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 if there are findings.
     Verify {

@@ -53,7 +53,7 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &PageError, headers: &Header
         ),
         PageError::ReadOnlyView => (
             "Not available in a view",
-            "You view this account as operator: read-only, without message content, secrets and exports. End \
+            "You are viewing this account as operator: read-only, without message content, secrets and exports. End \
              the view to continue.",
         ),
         PageError::ForeignForm

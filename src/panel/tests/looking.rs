@@ -264,7 +264,7 @@ async fn pages_have_security_headers_and_programs_get_json() {
     assert_eq!(program.status, 404);
     let reply = browser.ask("DELETE", "/messages", "", "").await;
     assert_eq!((reply.status, reply.header("allow")), (405, "GET, HEAD, POST"));
-    assert!(reply.shows("Not this way"));
+    assert!(reply.shows("Method not allowed"));
     let reply =
         browser.ask("POST", "/settings", "Content-Type: application/json\r\nSec-Fetch-Site: none\r\n", "{}").await;
     assert_eq!((reply.status, reply.shows("<html")), (415, true));

@@ -187,7 +187,7 @@ async fn a_view_shows_another_account_without_content_and_is_logged_twice() {
     let (mut browser, _, _) = world.viewing().await;
     for path in ["/", "/messages", "/domains", "/settings", "/system", "/accounts"] {
         let page = browser.get(path).await;
-        assert!(page.status == 200 && page.shows("You view Acme as operator") && page.shows("ticket 4711"), "{path}");
+        assert!(page.status == 200 && page.shows("You are viewing Acme as operator") && page.shows("ticket 4711"), "{path}");
     }
     let list = browser.get("/messages").await;
     assert!(list.shows("Your order") && list.shows(&message.to_string()));
@@ -203,7 +203,7 @@ async fn a_view_shows_another_account_without_content_and_is_logged_twice() {
     assert_eq!(ended.location(), format!("/accounts/{}?done=view-ended", world.account));
     assert_eq!(world.log(world.account).last().unwrap(), &line(Action::ViewEnded, "ticket 4711", "olga@example.test"));
     assert_eq!(browser.get(&format!("/messages/{message}")).await.status, 404);
-    assert!(!browser.get("/").await.shows("You view"));
+    assert!(!browser.get("/").await.shows("You are viewing"));
     assert!(world.owner().await.get("/audit").await.shows("ticket 4711"));
 }
 
@@ -224,7 +224,7 @@ async fn a_view_allows_only_reads_of_pages() {
         assert_eq!(reply.status == 403, !is_shown, "{} {path}: {}", route.method, reply.status);
         assert!(is_shown || reply.shows("End the view"), "{path}");
         let is_own = route.path.starts_with("/messages/export");
-        assert!(!is_own || (reply.status == 403 && reply.shows("You view Acme as operator")), "{path}");
+        assert!(!is_own || (reply.status == 403 && reply.shows("You are viewing Acme as operator")), "{path}");
     }
 }
 

@@ -171,7 +171,7 @@ pub fn advise(evidence: &Evidence) -> Advice {
         Discovery::Published(published) => published,
         Discovery::Absent => {
             let reason =
-                "There is no valid DMARC record for this domain or a parent domain; several at one name count as none.";
+                "There is no valid DMARC record for this domain or a parent domain; several at one name are ignored.";
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Invalid(text) => {

@@ -65,7 +65,7 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         ApiError::NotFound => ("Page not found", "The address is wrong, or its object was deleted.".into()),
         ApiError::MethodNotAllowed(_) => ("Method not allowed", "This page does not support that method.".into()),
         ApiError::ContentGone => ("Content deleted", error.message().into_owned().into()),
-        ApiError::Internal => ("Internal error", "Try again. If it stays, quote the request ID below.".into()),
+        ApiError::Internal => ("Internal error", "Try again. If it persists, quote the request ID below.".into()),
         ApiError::StorageFull
         | ApiError::StorageFailed
         | ApiError::Overloaded
@@ -93,7 +93,7 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         | ApiError::RecipientSuppressed(_)
         | ApiError::RateLimited(_)
         | ApiError::StorageQuotaExceeded
-        | ApiError::QuotaExceeded(..) => ("That did not work", error.message().into_owned().into()),
+        | ApiError::QuotaExceeded(..) => ("Request refused", error.message().into_owned().into()),
     };
     ErrorText { status: error.status(), title, sentence }
 }

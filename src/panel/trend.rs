@@ -278,7 +278,7 @@ fn heading_of(measure: Measure, span: Span) -> Heading {
         Measure::Bounces => ("bounces", "Bounce rate", "bounces among answered messages, against 2% and 5%"),
         Measure::Complaints => ("complaints", "Complaint rate", "complaints among deliveries, against 0.1% and 0.3%"),
     };
-    let about = format!("The share of {what}, of the 7 days up to each step of the last {}.", span.words());
+    let about = format!("The share of {what}, over the 7 days up to each step of the last {}.", span.words());
     Heading { name, title, about }
 }
 

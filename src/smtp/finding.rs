@@ -76,7 +76,7 @@ pub fn content_lost() -> Bounce {
 /// Returns the failure for a connection that ended or timed out after the final dot: the server may have accepted the
 /// message or not.
 pub fn outcome_unknown() -> Bounce {
-    let advice = "Nothing to do: the receiver did not answer the whole message. It is retried and may arrive twice.";
+    let advice = "Nothing to do: the receiver did not confirm the message. It is retried and may arrive twice.";
     soft(Category::ConnectionFailed, "4.4.2", "local-outcome-unknown", advice.to_owned())
 }
 

@@ -50,7 +50,7 @@ impl Transcript {
             Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. } => self.happened(&format!("no TLS: {why}")),
             Ending::TooLarge { limit } => self.happened(&format!("too large: the server accepts {limit} bytes")),
             Ending::NeedsSmtpUtf8 => self.happened("the server lacks SMTPUTF8, which the message needs"),
-            Ending::Loop => self.happened("the server is ourselves"),
+            Ending::Loop => self.happened("the server is this service"),
         }
     }
 

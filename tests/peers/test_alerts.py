@@ -47,7 +47,7 @@ def test_alerts_arrive_although_delivery_and_dns_fail(begin, operator, knot, hoo
     until("all attempts failed", lambda: len(service.api.get("/v1/events?type=deferred")["data"]) >= 20)
     service.cli("alert", "check")
     assert alerts(service, "queue_stalled")[0]["severity"] == "critical"
-    assert "CRITICAL" in operator.mailed("Queued mail does not go out")
+    assert "CRITICAL" in operator.mailed("Queued mail is not being sent")
     assert until("the webhook too", lambda: [h for h in hooks.received if b"queue_stalled" in h.body])
     knot.close()
     service.kill()

@@ -123,7 +123,7 @@ fn accepting(client: &AdminClient) -> Result<(), EarlyExit> {
 fn words(value: &Value) -> String {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     format!(
-        "This machine is the active one, in epoch {}.\nIt accepts since {} and mails from {} on.\n\
+        "This machine is the active one, in epoch {}.\nIt has accepted mail since {} and sends mail from {} on.\n\
          {} messages are queued, {} of them due.\n",
         value["epoch"],
         text("accepting_at"),

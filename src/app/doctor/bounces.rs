@@ -34,7 +34,10 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let shown = servers.join(", ");
     let leads_here = servers.iter().any(|server| server == own) || there.iter().any(|address| here.contains(address));
     vec![match (leads_here, there.is_empty()) {
-        (_, true) => Check::new(NAME, Verdict::Fail, format!("{shown}, where they go, has no address"), publish),
+        (_, true) => {
+            let seen = format!("{host} is served by {shown}, which has no address");
+            Check::new(NAME, Verdict::Fail, seen, publish)
+        }
         (true, _) => Check::new(NAME, Verdict::Ok, format!("{host} is served by {shown}"), ""),
         (false, _) => {
             let seen = format!("{host} is served by {shown}, which does not resolve to {own}");

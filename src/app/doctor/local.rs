@@ -29,7 +29,7 @@ fn set_aside(directory: &Path) -> Option<Check> {
     let newest = found.last()?;
     let seen = format!("{}: with messages and a copy of the master key", found.join(", "));
     let remedy = format!(
-        "List with `postrider replica stranded --data-dir {}` what the log lacks, then remove each directory.",
+        "List the mail that the log lacks with `postrider replica stranded --data-dir {}`, then remove each directory.",
         directory.join(newest).display()
     );
     Some(Check::new("stores set aside", Verdict::Warn, seen, remedy))

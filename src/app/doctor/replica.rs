@@ -102,7 +102,7 @@ pub(super) async fn conditional_writes(patient: &Patient) -> Vec<Check> {
             Err(Unfit::Failed(error)) => failed(CONDITIONS, &error),
             Err(unfit) => {
                 let remedy = "Use another store: with this one two machines could both own the log. \
-                              docs/replication.md names some.";
+                              docs/replication.md lists suitable stores.";
                 Check::new(CONDITIONS, Verdict::Fail, unfit.to_string(), remedy)
             }
         }
@@ -218,7 +218,7 @@ fn judge_objects(names: &[String], count: usize) -> Check {
     let more = if count > names.len() { ", ..." } else { "" };
     let seen = format!("{count} objects below the prefix are not Postrider's: {}{more}", shown.join(", "));
     let remedy =
-        "They are ignored. Use a prefix of its own for the replica: a program that writes here may also remove.";
+        "They are ignored. Use a separate prefix for the replica: a program that writes here may also remove objects.";
     Check::new(OBJECTS, Verdict::Warn, seen, remedy)
 }
 

@@ -194,7 +194,7 @@ pub(in crate::app) async fn apply(
 fn within_gap(gap: &ReplicaError, last: Timestamp, until: Timestamp) -> CliError {
     let why = format!("the log has a gap after {last}, and no state of {until} exists: {gap}");
     let remedy =
-        format!("Choose a time up to {last}, or one after the next base; without --at the newest is restored.");
+        format!("Choose a time up to {last}, or one after the next base; without --at the newest state is restored.");
     CliError::new(Exit::NotFound, WHAT, why, remedy)
 }
 

@@ -166,7 +166,7 @@ impl Notifier {
         Ok(match sent {
             Ok(taken) => NoticeEnd::Sent(Some(taken.relay)),
             Err(why) => {
-                tracing::debug!(notice = %id, why, "no relay took a notice");
+                tracing::debug!(notice = %id, why, "no relay accepted a notice");
                 NoticeEnd::NotTaken { at: self.engine.clock.now() }
             }
         })

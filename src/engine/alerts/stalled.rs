@@ -139,7 +139,7 @@ impl Engine {
     pub(super) async fn queue_finding(self: &Arc<Self>, searches: &mut Searches) -> Result<Finding, StoreError> {
         let now = self.clock.now();
         let raise = |seen: String| {
-            let summary = "Queued mail does not go out";
+            let summary = "Queued mail is not being sent";
             self.attempts().note_stall();
             let sighting = Sighting::new(Condition::QueueStalled, Severity::Critical, summary, seen);
             Ok(Finding::of_service(Condition::QueueStalled, Some(sighting)))

@@ -37,7 +37,7 @@ pub enum Unfit {
     #[error("the bucket does not show a new object at once: {0}")]
     Stale(&'static str),
     /// The bucket keeps overwritten or removed objects.
-    #[error("the bucket {0}, so that deleted content stays recoverable")]
+    #[error("the bucket {0}, so deleted content stays recoverable")]
     Keeps(&'static str),
     /// The bucket's clock differs from ours.
     #[error("this machine's clock differs from the bucket's by {difference_seconds} s ({ours} here, {bucket} there)")]
@@ -165,7 +165,7 @@ fn judge(results: &[(Bytes, BucketResult<Creation>)], seen: Option<Bytes>) -> Re
             Err(Unfit::NoConditions(format!("of {RACE} concurrent creates {} succeeded", others + 1)))
         }
         (Some((bytes, _)), _, Some(seen)) if *bytes != seen => {
-            Err(Unfit::NoConditions(format!("of {RACE} concurrent creates the loser was kept")))
+            Err(Unfit::NoConditions(format!("after {RACE} concurrent creates, a refused object was kept")))
         }
         (_, Some(failure), _) => Err(failure.clone().into()),
         (Some(_), None, Some(_)) => Ok(()),

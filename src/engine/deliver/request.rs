@@ -61,7 +61,7 @@ impl Attempting<'_> {
         match &self.row.owed {
             Owed::Test { body } => Ok(body.clone()),
             Owed::Event { message, .. } => {
-                let gone = || StoreError::Row { table: Table::Timeline, fault: "an owed event is not there".into() };
+                let gone = || StoreError::Row { table: Table::Timeline, fault: "its event is missing".into() };
                 let key = schema::timeline(self.account, *message, self.row.event);
                 snapshot.get(Table::Timeline, &key)?.ok_or_else(gone)
             }

@@ -50,7 +50,7 @@ pub enum OidcRefusal {
     #[error("too many attempts have failed")]
     Throttled(Throttled),
     /// Too many sign-ins are in progress.
-    #[error("too many sign in at once")]
+    #[error("too many sign-ins at once")]
     Crowded,
 }
 

@@ -27,7 +27,7 @@ pub(super) fn channel(executor: Executor) -> (PartSender, mpsc::Receiver<Vec<u8>
 impl PartSender {
     fn send(&self, part: Vec<u8>) -> io::Result<()> {
         match self.executor {
-            Executor::Threads => self.sender.blocking_send(part).map_err(|_| io::Error::other("the base was given up")),
+            Executor::Threads => self.sender.blocking_send(part).map_err(|_| io::Error::other("the base was aborted")),
             Executor::Inline => self.sender.try_send(part).map_err(io::Error::other),
         }
     }

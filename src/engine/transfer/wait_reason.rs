@@ -53,7 +53,7 @@ impl Transfers {
                     let detail = throttled(&queue.site, last_answer.as_deref());
                     Wait { since, ..wait(WaitReason::Throttled, detail) }
                 }
-                _ => wait(WaitReason::Busy, "There was no room for the message in memory.".to_owned()),
+                _ => wait(WaitReason::Busy, "There was not enough memory for the message.".to_owned()),
             };
         }
         let is_last = due >= self.shared.engine.clock.time().deadline(row.give_up_at);

@@ -31,7 +31,7 @@ fn write_log(text: &mut Exposition, unconfirmed_records: u64, resyncs: u64) {
     );
     text.counters(
         "postrider_replica_resyncs",
-        "Log gaps that only a new base bridged: times in a gap can't be restored.",
+        "Gaps in the log after which a new base was made: times within a gap can't be restored.",
         [(vec![], resyncs)],
     );
 }

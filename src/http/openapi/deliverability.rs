@@ -37,7 +37,11 @@ pub(super) fn deliverability(name: &str) -> Option<Operation> {
                 "Alerts of the account, open and resolved, kept for 90 days. If the service has only one account, it \
                  also sees the service's alerts.",
             )
-            .query("state", Schema::words(["open", "resolved"].map(|word| json!(word))), "Only open or resolved alerts.")
+            .query(
+                "state",
+                Schema::words(["open", "resolved"].map(|word| json!(word))),
+                "Only open or resolved alerts.",
+            )
             .query("condition", Condition::schema(), "Only alerts of this condition.")
             .gives_page("AlertPage", AlertRecord::schema()),
         "alerts.show" => Operation::new(DELIVERABILITY, "Get an alert")

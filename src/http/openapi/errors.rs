@@ -207,5 +207,5 @@ pub(in crate::http) fn error_code() -> Schema {
         ApiError::ReplicaUnavailable,
     ];
     Schema::words(codes(&every).into_iter().map(Into::into))
-        .named("ErrorCode", "The reason, as a code. Codes are only added.")
+        .named("ErrorCode", "The reason, as a code. New versions may add codes.")
 }

@@ -105,10 +105,10 @@ fn attachment() -> Schema {
     let content_type = Schema::string().pattern("^[!-~ ]+/[!-~ ]+$").length(3, limits::CONTENT_TYPE_CHARACTERS);
     let filename = Schema::string().pattern(r"^[^/\\\u0000-\u001f\u007f-\u009f]+$");
     let object = Schema::object()
-        .member("filename", filename.length(1, limits::FILENAME_CHARACTERS).says("Its name, without a path."))
+        .member("filename", filename.length(1, limits::FILENAME_CHARACTERS).says("The file's name, without a path."))
         .member("content", content.says("The file, in base64 with padding and without line breaks."))
-        .optional("content_type", content_type.or_null().says("Its media type; application/octet-stream by default."))
-        .optional("content_id", content_id.or_null().says("Its identifier for cid: links, with or without brackets."));
+        .optional("content_type", content_type.or_null().says("Media type (default: application/octet-stream)."))
+        .optional("content_id", content_id.or_null().says("Identifier for cid: links, with or without brackets."));
     object.closed().named("Attachment", "A file to send.")
 }
 
@@ -120,7 +120,7 @@ pub(super) fn new_key() -> Schema {
         .optional("stream", Stream::schema().or_null().says("The only stream that it may use; both by default."))
         .optional(
             "scopes",
-            scopes.or_null().says("Its scopes; all if absent. A key can't grant a scope that it lacks."),
+            scopes.or_null().says("The key's scopes; all if absent. A key can't grant a scope that it lacks."),
         )
         .optional("expires_at", time().or_null().says("Expiry time; without one the key does not expire."));
     object.closed().named("NewApiKeyRequest", "An API key to create.")
@@ -170,7 +170,7 @@ pub(super) fn domain_change() -> Schema {
         "Days between rotations of the DKIM keys: 0 for none, else 30 to 730. A schedule needs a standby pair of keys.",
     );
     let object = Schema::object()
-        .optional("stream", Stream::schema().or_null().says("Its new stream."))
+        .optional("stream", Stream::schema().or_null().says("The domain's new stream."))
         .optional("dkim_rotation_days", rotation_days);
     object.closed().named("DomainChange", "Changes of a domain. Missing members stay unchanged.")
 }

@@ -49,7 +49,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .takes(request::webhook_change(), &[("enable", json!({ "enabled": true }))])
             .gives(StatusCode::OK, "The changed endpoint.", EndpointView::schema()),
         "webhooks.delete" => Operation::new(WEBHOOKS, "Delete a webhook endpoint")
-            .says("Its pending deliveries are marked as failed.")
+            .says("The endpoint's pending deliveries are marked as failed.")
             .at("id", EndpointId::schema(), ID)
             .gives_nothing("Deleted."),
         "webhooks.rotate" => Operation::new(WEBHOOKS, "Rotate a signing secret")
@@ -78,7 +78,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .at("id", EndpointId::schema(), ID)
             .gives_page("WebhookDeliveryPage", DeliveryView::schema()),
         "deliveries.show" => Operation::new(WEBHOOKS, "Get a delivery")
-            .says("With the log of its attempts.")
+            .says("The delivery with the log of its attempts.")
             .at("id", DeliveryId::schema(), DELIVERY_ID)
             .gives(StatusCode::OK, "The delivery.", DeliveryView::whole()),
         "deliveries.redeliver" => Operation::new(WEBHOOKS, "Deliver an event again")

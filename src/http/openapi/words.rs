@@ -74,7 +74,7 @@ words! {
     alert::Scope as "AlertScope", "The scope of an alert.": Account System;
     SubjectKind as "AlertSubjectKind", "Kind of an alert's subject.":
         Address Relay Stream Provider Webhook Domain User;
-    NoticeKind as "AlertNoticeKind", "A change of an alert that is notified.":
+    NoticeKind as "AlertNoticeKind", "A change of an alert, which a notice reports.":
         Opened Worse Reminder Resolved Test;
     Channel as "AlertChannel", "The channel of a notice.": Email Webhook;
     NoticeStatus as "AlertNoticeStatus",
@@ -101,7 +101,7 @@ describe! {
         message_id: "The message of the event.",
         message_id_header: "The Message-ID of that message, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
-        stream: "That message's stream.",
+        stream: "The stream of that message.",
         from: "The sender, as given." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as given." => |schema| schema.example("you@example.org"),
         subject: "The subject, as given." => |schema| schema.example("Hello"),
@@ -118,10 +118,10 @@ describe! {
     Answer<'_> as "Accepted", "A message that is durable and queued."
     {
         id: "The message ID. Webhooks contain it; quote it to support.",
-        message_id_header: "Its Message-ID, in angle brackets."
+        message_id_header: "The message's Message-ID, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
-        status: "Its status: `queued`." => |schema| schema.example("queued"),
-        stream: "Its stream, which is the stream of its domain.",
+        status: "The message's status: `queued`." => |schema| schema.example("queued"),
+        stream: "The message's stream, which is the stream of its domain.",
         from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
         subject: "The subject, as sent." => |schema| schema.example("Hello"),
@@ -134,7 +134,7 @@ describe! {
     {
         attempt: "The attempt's number, from 1." => |schema| schema.example(1),
         smtp_code: "Reply code of the receiver's server." => |schema| schema.example(250),
-        smtp_enhanced_code: "Its enhanced code (RFC 3463)." => |schema| schema.example("2.0.0"),
+        smtp_enhanced_code: "Enhanced code of the reply (RFC 3463)." => |schema| schema.example("2.0.0"),
         smtp_response: "The full reply as received, at most 4 KiB."
             => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
         mx_host: "The contacted mail server." => |schema| schema.example("mx1.example.org"),
@@ -159,7 +159,7 @@ describe! {
     Bounce as "Bounce", "The meaning of a failure, and the evidence."
     {
         kind: "The kind of bounce.",
-        category: "Its category." => |schema| schema.example("invalid_recipient"),
+        category: "The category of the bounce." => |schema| schema.example("invalid_recipient"),
         status: "The effective enhanced status code: the server's, or ours if no server answered."
             => |schema| schema.example("5.1.1"),
         source: "The source of the report.",
@@ -181,8 +181,8 @@ describe! {
     AttachedFile as "AttachedFile", "A file in a message."
     {
         filename: "The file name, if there is one." => |schema| schema.example("invoice.pdf"),
-        content_type: "Its media type, with parameters." => |schema| schema.example("application/pdf"),
-        size: "Its bytes, decoded." => |schema| schema.example(48_213),
+        content_type: "The media type, with parameters." => |schema| schema.example("application/pdf"),
+        size: "The number of bytes, decoded." => |schema| schema.example(48_213),
     }
 }
 

@@ -266,12 +266,12 @@ describe! {
 describe! {
     KeyView<'_> as "ApiKey", "An API key. Revoked keys stay listed."
     {
-        id: "Its identifier.",
+        id: "The key's identifier.",
         name: "The name given by its owner." => |schema| schema.example("web shop"),
         prefix: "The first 16 characters of its secret."
             => |schema| schema.pattern("^pr_live_[0-9A-Za-z]{8}$").example("pr_live_4mZ7Qq2T"),
         stream: "The only stream that it may use; null if it is not limited." => |schema| schema.example(()),
-        scopes: "Its scopes.",
+        scopes: "The key's scopes.",
         created_at: "Creation time.",
         last_used_at: "Time of the last use, to within 60 seconds.",
         expires_at: "Expiry time." => |schema| schema.example(()),
@@ -316,11 +316,11 @@ describe! {
 describe! {
     OwnKeyView<'_> as "OwnKey", "The key of the request."
     {
-        id: "Its identifier.",
+        id: "The key's identifier.",
         name: "The name given by its owner." => |schema| schema.example("web shop"),
         prefix: "The first 16 characters of its secret." => |schema| schema.example("pr_live_4mZ7Qq2T"),
         stream: "The only stream that it may use; null if it is not limited." => |schema| schema.example(()),
-        scopes: "Its scopes.",
+        scopes: "The key's scopes.",
     }
 }
 

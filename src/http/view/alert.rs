@@ -33,8 +33,8 @@ describe! {
     SubjectRecord<'_> as "AlertSubject", "The subject of an alert, for conditions that can affect several objects."
     {
         kind: "Kind of the subject.",
-        id: "Its identifier, or its name if it has none." => |schema| schema.example("direct"),
-        name: "Its name." => |schema| schema.example("direct"),
+        id: "The subject's identifier, or its name if it has no identifier." => |schema| schema.example("direct"),
+        name: "The subject's name." => |schema| schema.example("direct"),
     }
 }
 
@@ -43,8 +43,8 @@ describe! {
     {
         at: "Time of the reported change.",
         kind: "The change.",
-        channel: "Its channel.",
-        status: "Its status.",
+        channel: "The notice's channel.",
+        status: "The notice's status.",
         relay: "The relay that accepted the mail." => |schema| schema.example("direct"),
     }
 }
@@ -53,10 +53,10 @@ describe! {
     AlertRecord<'_> as "Alert", "A condition that needs attention. It stays open until a check finds it resolved, and \
                                  is kept for 90 days."
     {
-        id: "Its identifier.",
+        id: "The alert's identifier.",
         condition: "The condition.",
         severity: "The severity; once resolved, the last one.",
-        scope: "Its scope. If the service has only one account, that account sees the service's alerts too.",
+        scope: "The alert's scope. If the service has only one account, that account sees the service's alerts too.",
         subject: "The subject of the alert.",
         summary: "One line." => |schema| schema.example("The relay direct can't be used"),
         seen: "The observation." => |schema| schema.example("the smarthost refused the login"),

@@ -309,7 +309,7 @@ describe! {
 describe! {
     DmarcReportView<'_> as "DmarcReport", "One aggregate report, or the part of it that belongs to the domain."
     {
-        id: "Its identifier.",
+        id: "The report's identifier.",
         reporter: "The reporting organisation, as it names itself." => |schema| schema.example("google.com"),
         from_domain: "The domain that sent the report; null if its From header does not have exactly one address."
             => |schema| schema.example("google.com"),

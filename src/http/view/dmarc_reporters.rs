@@ -66,7 +66,7 @@ describe! {
     ReporterView<'_> as "DmarcReporter", "An organisation that sends reports."
     {
         name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
-        reports: "Its reports in the range.",
+        reports: "The reporter's reports in the range.",
         messages: "Messages in these reports.",
     }
 }
@@ -81,7 +81,7 @@ describe! {
         signed_by: "The domain that signs its reports, without subdomains; null for reporters that are counted \
             together."
             => |schema| schema.example("google.com"),
-        reports: "Its reports in the range.",
+        reports: "The reporter's reports in the range.",
         messages: "Messages in these reports.",
         ignored: "Whether it is excluded from counts, recommendation and alerts.",
     }
@@ -91,7 +91,7 @@ describe! {
     IgnoredReporterView<'_> as "DmarcReporterMark", "A reporter of a domain, and whether its reports count."
     {
         name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
-        reports: "Its reports in the last 30 days.",
+        reports: "The reporter's reports in the last 30 days.",
         messages: "Messages in these reports.",
         ignored: "Whether it is excluded from counts, recommendation and alerts.",
     }

@@ -100,9 +100,9 @@ impl<'a> RecordView<'a> {
 describe! {
     DomainView<'_> as "Domain", "A sending domain, with its keys and the DNS records to publish."
     {
-        id: "Its identifier.",
-        name: "Its name, as lower-case A-labels." => |schema| schema.example("example.com"),
-        stream: "Its stream, which is the stream of all its messages.",
+        id: "The domain's identifier.",
+        name: "The domain's name, as lower-case A-labels." => |schema| schema.example("example.com"),
+        stream: "The domain's stream, which is the stream of all its messages.",
         status: "Whether mail may be sent from it.",
         verified_at: "Time of the last verification." => |schema| schema.example(()),
         last_checked_at: "Time of the last DNS check." => |schema| schema.example(()),
@@ -110,7 +110,7 @@ describe! {
         dkim_rotation_days: "Days between rotations of its DKIM keys; 0 without a schedule."
             => |schema| schema.example(0),
         next_rotation_at: "Time of the next rotation; null without a schedule." => |schema| schema.example(()),
-        dkim: "Its DKIM keys.",
+        dkim: "The domain's DKIM keys.",
         records: "The DNS records to publish.",
         created_at: "Creation time.",
     }
@@ -119,9 +119,9 @@ describe! {
 describe! {
     DkimView<'_> as "DkimKey", "A DKIM key of a domain."
     {
-        selector: "Its selector." => |schema| schema.example("pr1a2b3c"),
+        selector: "The key's selector." => |schema| schema.example("pr1a2b3c"),
         algorithm: "Signature algorithm.",
-        state: "Its state: pending, standby, active or retiring.",
+        state: "The key's state: pending, standby, active or retiring.",
         created_at: "Creation time.",
     }
 }
@@ -130,9 +130,9 @@ describe! {
     RecordView<'_> as "DnsRecord", "A DNS record that a domain should publish, and the value found."
     {
         purpose: "The purpose of the record.",
-        kind = "type": "Its type."
+        kind = "type": "The record's type."
             => |_| Schema::words([RecordType::Txt, RecordType::Cname].map(|kind| kind.as_str().into())),
-        name: "Its name in DNS." => |schema| schema.example("pr1a2b3c._domainkey.example.com"),
+        name: "The record's name in DNS." => |schema| schema.example("pr1a2b3c._domainkey.example.com"),
         value: "The value to publish." => |schema| schema.example("v=DKIM1; k=rsa; p=MIIBIjANBgkq…"),
         required: "Whether it is required for sending." => |schema| schema.example(true),
         status: "State of the record." => |schema| schema.example("unchecked"),

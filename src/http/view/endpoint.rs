@@ -136,7 +136,7 @@ impl<'a> DeliveryView<'a> {
 describe! {
     EndpointView<'_> as "Webhook", "A webhook endpoint."
     {
-        id: "Its identifier.",
+        id: "The endpoint's identifier.",
         url: "The URL that gets events by POST." => |schema| schema.example("https://app.example.com/hook"),
         events: "The types that it receives; null for all."
             => |schema| schema.example(serde_json::json!(["delivered", "bounced"])),
@@ -171,27 +171,27 @@ describe! {
 describe! {
     DeliveryView<'_> as "WebhookDelivery", "The delivery of one event to one webhook endpoint."
     {
-        id: "Its identifier, the same for all attempts.",
+        id: "The delivery's identifier, the same for all attempts.",
         webhook_id: "The webhook endpoint.",
         event_id: "The event's identifier.",
         event_type: "The event's type." => |_| delivered_type(),
         message_id: "The message that the event is about; null for a test."
             => |_| <Option<MessageId>>::schema(),
-        status: "Its status.",
+        status: "The delivery's status.",
         attempt: "Attempts so far, of at most seven." => |schema| schema.within(0, 7).example(0),
         next_attempt_at: "Time of the next attempt; null without one, or while the endpoint's queue is suspended.",
         created_at: "Creation time.",
     }
     whole "WebhookDeliveryWithAttempts", "The delivery of one event to one webhook endpoint, with every attempt."
     {
-        attempts: "Its attempts, oldest first." => |_| <Vec<AttemptView<'_>>>::schema(),
+        attempts: "The delivery's attempts, oldest first." => |_| <Vec<AttemptView<'_>>>::schema(),
     }
 }
 
 describe! {
     AttemptView<'_> as "WebhookAttempt", "One request of a webhook delivery."
     {
-        id: "Its identifier.",
+        id: "The attempt's identifier.",
         attempt: "The attempt's number, from 1." => |schema| schema.within(1, 7).example(1),
         at: "Start time.",
         status: "HTTP status of the response; null without one." => |schema| schema.example(200),

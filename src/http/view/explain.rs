@@ -89,7 +89,7 @@ describe! {
 describe! {
     SpfResultView<'_> as "SpfResult", "The result of SPF."
     {
-        result: "Such as `pass` or `softfail` (RFC 8601).",
+        result: "The result, such as `pass` or `softfail` (RFC 8601).",
         domain: "The checked domain, which is that of the return path.",
         aligned: "Whether it has the same registrable domain as the From domain.",
     }
@@ -98,7 +98,7 @@ describe! {
 describe! {
     DkimResultView<'_> as "DkimResult", "The result of one DKIM signature."
     {
-        result: "Such as `pass` or `fail` (RFC 8601).",
+        result: "The result, such as `pass` or `fail` (RFC 8601).",
         domain: "The signing domain.",
         selector: "The selector of its key, if the receiver names it.",
         aligned: "Whether the signing domain has the same registrable domain as the From domain.",
@@ -108,7 +108,7 @@ describe! {
 describe! {
     DmarcResultView<'_> as "DmarcResult", "The result of DMARC."
     {
-        result: "Such as `pass` or `fail` (RFC 8601).",
+        result: "The result, such as `pass` or `fail` (RFC 8601).",
     }
 }
 

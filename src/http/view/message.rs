@@ -196,11 +196,11 @@ describe! {
 describe! {
     MessageView<'_> as "Message", "A message as lists show it."
     {
-        id: "Its identifier.",
-        message_id_header: "Its Message-ID, in angle brackets."
+        id: "The message's identifier.",
+        message_id_header: "The message's Message-ID, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
-        status: "Its status." => |schema| schema.example("delivered"),
-        stream: "Its stream, which is the stream of its domain.",
+        status: "The message's status." => |schema| schema.example("delivered"),
+        stream: "The message's stream, which is the stream of its domain.",
         from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
         subject: "The subject; null without one." => |schema| schema.example("Hello"),
@@ -218,7 +218,7 @@ describe! {
         relay: "The relay of the last attempt." => |schema| schema.example("direct"),
         mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),
         smtp_code: "Reply code of that server." => |schema| schema.example(250),
-        smtp_enhanced_code: "Its enhanced code (RFC 3463)." => |schema| schema.example("2.0.0"),
+        smtp_enhanced_code: "Enhanced code of the reply (RFC 3463)." => |schema| schema.example("2.0.0"),
         smtp_response: "The full reply as received."
             => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
         tls: "TLS of the last attempt's connection; null without TLS.",

@@ -79,7 +79,7 @@ const INVALID_ADDRESS: &str = "must be an email address, such as name@example.co
 describe! {
     SuppressionView<'_> as "Suppression", "An address that gets no mail."
     {
-        id: "Its identifier.",
+        id: "The suppression's identifier.",
         email: "The address, as given." => |schema| schema.example("gone@example.org"),
         reason: "The reason." => |schema| schema.example("manual"),
         message_id: "The message that caused it." => |_| <Option<MessageId>>::schema().example(()),

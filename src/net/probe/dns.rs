@@ -135,7 +135,7 @@ async fn exchange(server: SocketAddr, name: &Name, asked: ProbeType) -> Result<M
     }
     match answer.metadata.id == question.metadata.id {
         true => Ok(answer),
-        false => Err("with an answer to another question".to_owned()),
+        false => Err("with an answer to a different query".to_owned()),
     }
 }
 

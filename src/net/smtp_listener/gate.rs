@@ -162,7 +162,7 @@ impl Place {
         tokio::select! {
             biased;
             done = work => Ok(done),
-            () = self.evicted() => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "another needed the place")),
+            () = self.evicted() => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "closed for a new connection")),
         }
     }
 

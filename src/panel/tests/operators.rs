@@ -187,7 +187,10 @@ async fn a_view_shows_another_account_without_content_and_is_logged_twice() {
     let (mut browser, _, _) = world.viewing().await;
     for path in ["/", "/messages", "/domains", "/settings", "/system", "/accounts"] {
         let page = browser.get(path).await;
-        assert!(page.status == 200 && page.shows("You are viewing Acme as operator") && page.shows("ticket 4711"), "{path}");
+        assert!(
+            page.status == 200 && page.shows("You are viewing Acme as operator") && page.shows("ticket 4711"),
+            "{path}"
+        );
     }
     let list = browser.get("/messages").await;
     assert!(list.shows("Your order") && list.shows(&message.to_string()));

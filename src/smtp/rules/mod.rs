@@ -277,7 +277,7 @@ fn is_of_the_recipient(code: EnhancedCode) -> bool {
 
 fn unexplained(status: Option<String>, source: BounceSource, is_final: bool) -> Bounce {
     let (kind, rule, advice) = if is_final {
-        (BounceKind::Undetermined, "unexplained", "Read the receiver's answer: its reason has no known form.")
+        (BounceKind::Undetermined, "unexplained", "Read the receiver's answer: Postrider has no rule for this reason.")
     } else {
         (BounceKind::Soft, "unexplained-transient", "Nothing to do: Postrider retries the message.")
     };

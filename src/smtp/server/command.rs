@@ -73,7 +73,7 @@ fn bare(command: Command, argument: &str) -> Result<Command, Answer> {
 
 fn hello(name: &str) -> Result<String, Answer> {
     if name.is_empty() || name.contains([' ', '\t']) {
-        return Err(Answer::new(501, "5.5.4", "Say your name: EHLO host.example"));
+        return Err(Answer::new(501, "5.5.4", "Syntax: EHLO host.example"));
     }
     Ok(name.to_owned())
 }

@@ -228,7 +228,7 @@ impl RuleEntry {
         let lasting = self.messages_per_minute.is_some() || self.connections.is_some();
         let lasts = match (lasting, self.for_minutes) {
             (true, Some(minutes)) => minutes.minutes(),
-            (true, None) => return Err("for_minutes must say how long the limit holds".to_owned()),
+            (true, None) => return Err("for_minutes must set the duration of the limit".to_owned()),
             (false, Some(_)) => return Err("for_minutes belongs to messages_per_minute or connections".to_owned()),
             (false, None) => Duration::ZERO,
         };
@@ -236,7 +236,7 @@ impl RuleEntry {
         let rate = self.messages_per_minute.map(|rate| Action::Rate { messages_per_minute: rate.0, lasts });
         let connections = self.connections.map(|most| Action::Connections { most: most.as_usize(), lasts });
         let actions: Vec<_> = [pause, rate, connections].into_iter().flatten().collect();
-        let none = "it must do something: pause_minutes, messages_per_minute or connections";
+        let none = "it needs at least one of pause_minutes, messages_per_minute and connections";
         if actions.is_empty() { Err(none.to_owned()) } else { Ok(actions) }
     }
 }

@@ -123,11 +123,11 @@ fn errors_are_reported_with_their_line() {
             "line 5: a: two providers have this name",
         ),
         ("[[rule]]\nid = \"a\"\npause_minutes = 1", "line 2: a: it needs at least one of code, enhanced and text"),
-        ("[[rule]]\nid = \"a\"\ncode = [\"421\"]", "line 2: a: it must do something"),
+        ("[[rule]]\nid = \"a\"\ncode = [\"421\"]", "line 2: a: it needs at least one of pause_minutes"),
         ("[[rule]]\nid = \"a\"\ncode = [\"42\"]\npause_minutes = 1", "line 2: a: \"42\" is not a code"),
         ("[[rule]]\nid = \"a\"\ntext = [\" \"]\npause_minutes = 1", "line 2: a: \" \" matches every answer or none"),
         ("[[rule]]\nid = \"a\"\nenhanced = [\"4.7\"]\npause_minutes = 1", "line 2: a: \"4.7\" is not a code"),
-        ("[[rule]]\nid = \"a\"\ncode = [\"421\"]\nconnections = 1", "line 2: a: for_minutes must say"),
+        ("[[rule]]\nid = \"a\"\ncode = [\"421\"]\nconnections = 1", "line 2: a: for_minutes must set"),
         (
             "[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nfor_minutes = 1",
             "line 2: a: for_minutes belongs",

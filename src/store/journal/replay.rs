@@ -68,8 +68,8 @@ impl Replay {
         if let Some(offset) = self.found.torn_at {
             tracing::warn!(
                 offset,
-                "the last journal record is incomplete and was skipped; a crash during a write causes this, before the \
-                 record's operations are acknowledged; only later damage to the file could have lost one"
+                "skipped the incomplete last journal record; a crash during a write leaves such a record, whose \
+                 operations were not acknowledged; if the file was damaged later instead, they are lost"
             );
         }
         if self.found.records.is_empty() {
@@ -161,7 +161,7 @@ pub(super) fn epoch_in(
     let epoch = epoch.and_then(|epoch| epoch.try_into().ok()).ok_or_else(|| StoreError::Damaged {
         table: Table::Meta,
         row: "journal".to_owned(),
-        fault: "which records of the journal count is not known".to_owned(),
+        fault: "it is unknown which records of the journal count".to_owned(),
     })?;
     Ok(Some(epoch))
 }

@@ -77,7 +77,7 @@ pub(super) fn looked_at(
     let mut names: Vec<_> = row.lost.iter().map(|purpose| described(row, *purpose)).collect();
     let is_soon = row.rotation.next_at.is_some_and(|at| at <= tables.now() + STANDBY_BEFORE);
     if is_soon && !is_next_seen(row) {
-        names.push("DKIM of the keys that are to sign next".to_owned());
+        names.push("DKIM of the next signing keys".to_owned());
     }
     if names.is_empty() {
         return alert::gone(tables, account, Condition::DomainRecord, &domain.to_string()).map(drop);
@@ -88,7 +88,7 @@ pub(super) fn looked_at(
     alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
 }
 
-/// Whether the RSA record of the keys that are to sign next was seen at the last look-up that succeeded.
+/// Whether the RSA record of the next signing keys was seen at the last successful look-up.
 fn is_next_seen(row: &DomainRow) -> bool {
     let Some(key) = dkim::further(&row.dkim).filter(|key| key.state == DkimState::Standby) else { return false };
     let name = dkim_name(row, &key.selector);

@@ -104,7 +104,7 @@ pub fn sighting(stream: Stream, measure: Measure, level: Level, Windows { day, w
     let (day, week) = (shown(day), shown(week));
     let (kind, counted) = match measure {
         Measure::Bounces => ("bounce", "bounced"),
-        Measure::Complaints => ("complaint", "were complained about"),
+        Measure::Complaints => ("complaint", "were marked as spam"),
     };
     let summary = format!("The {kind} rate of {stream} mail is too high");
     let seen = format!("In the last day {day} messages {counted}, in the last week {week}.");

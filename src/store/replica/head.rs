@@ -116,7 +116,7 @@ pub struct Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadFault {
     /// The bytes do not begin like an object of a replica.
-    #[error("it does not begin like an object of a replica")]
+    #[error("it does not begin with the first line of a replica object")]
     Strange,
     /// A later version of Postrider wrote the object.
     #[error("it has format {0}, and this version supports formats up to {FORMAT}; use a newer version of Postrider")]

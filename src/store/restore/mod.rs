@@ -375,7 +375,7 @@ impl Building {
             }
         };
         if offset != end {
-            let error = io::Error::new(io::ErrorKind::InvalidData, "the backup leaves a gap in it");
+            let error = io::Error::new(io::ErrorKind::InvalidData, "the backup lacks a part of the file");
             return Err(unwritten(&path, error));
         }
         file.write_all_at(bytes, offset).map_err(|error| unwritten(&path, error))?;

@@ -51,7 +51,7 @@ impl Verification<'_> {
         for number in numbers {
             let gap = number.saturating_sub(expected);
             for missing in (expected..number).take(NAMED_MAX as usize) {
-                self.findings.add(ObjectName::Slot(missing), "is missing, and later slots are there");
+                self.findings.add(ObjectName::Slot(missing), "is missing, but later slots exist");
             }
             if gap > NAMED_MAX {
                 let problem = format!("is missing, as are {} slots before it", gap - NAMED_MAX - 1);

@@ -135,7 +135,7 @@ async fn sealer(
     let name = ObjectName::Store.to_string();
     let Some(bytes) = read(bucket, &name).await? else {
         if !inventory.is_empty() {
-            findings.add(name, "is missing, and other objects are there");
+            findings.add(name, "is missing, but other objects exist");
         }
         return Ok(None);
     };

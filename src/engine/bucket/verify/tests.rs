@@ -147,7 +147,7 @@ async fn collected_slots_below_the_oldest_base_are_not_reported() {
 async fn a_missing_or_replaced_slot_is_reported() {
     let replica = Replica::usual();
     replica.store.set_object("log/000000000003", None);
-    replica.expect(false, "log/000000000003", "is missing, and later slots are there").await;
+    replica.expect(false, "log/000000000003", "is missing, but later slots exist").await;
     let replica = Replica::usual();
     let other = Link {
         head: head(4, 1),
@@ -262,7 +262,7 @@ async fn unknown_names_and_a_missing_or_foreign_identity_are_reported() {
     let found = verify(&replica.store.bucket(), other, depth).await.unwrap().findings;
     assert!(found.len() == 1 && found[0].object == "store" && found[0].problem.contains("master key"), "{found:?}");
     replica.store.set_object("store", None);
-    replica.expect(false, "store", "is missing, and other objects are there").await;
+    replica.expect(false, "store", "is missing, but other objects exist").await;
 }
 
 #[tokio::test]

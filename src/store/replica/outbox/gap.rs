@@ -10,7 +10,7 @@ impl Outbox {
         // The backlog stays locked, so that the end of an earlier base does not remove the mark.
         let mut backlog = self.backlog();
         if let Err(error) = backlog.mark_base_owed() {
-            tracing::warn!(%error, "could not mark on disk that the replica needs a new base; trying again before it");
+            tracing::warn!(%error, "could not mark on disk that the replica needs a new base; trying again later");
         }
         let mut state = self.state();
         (state.has_gap, state.owes_base, state.resumed) = (true, true, None);

@@ -15,7 +15,7 @@ use crate::net::acme::challenges::Challenges;
 use crate::net::acme::{Acme, AcmeSettings, ProofMethod};
 use crate::net::certificate_files::CertificateFiles;
 use crate::net::dns::HostAddresses;
-use crate::net::http_listener::TlsDoor;
+use crate::net::http_listener::HttpTls;
 use crate::net::https_redirect::HttpsRedirect;
 use crate::net::tls;
 use crate::net::tls_settings::Presented;
@@ -73,11 +73,11 @@ impl Certificate {
     }
 
     /// Returns the TLS settings for the HTTP listeners.
-    pub(super) fn door(&self, config: &Config) -> TlsDoor {
+    pub(super) fn http_tls(&self, config: &Config) -> HttpTls {
         let public = Some(config.public_url()).filter(|url| url.scheme() == "https");
         let public = public.map_or_else(|| format!("https://{}", config.hostname), String::from);
         let clear = HttpsRedirect::new(Arc::clone(&self.challenges), &public);
-        TlsDoor { settings: Arc::clone(&self.presented.http), clear: Arc::new(clear) }
+        HttpTls { settings: Arc::clone(&self.presented.http), clear: Arc::new(clear) }
     }
 
     /// Starts the renewal. The listeners must be running, because an authority connects to them.

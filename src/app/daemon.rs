@@ -132,8 +132,8 @@ impl Daemon {
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(config));
         let certificate = Certificate::of(config, names)?;
-        let door = certificate.as_ref().map(|certificate| certificate.door(config));
-        let http_addresses = web::listen(&mut http, config, door, &sockets, store.directory()).await?;
+        let tls = certificate.as_ref().map(|certificate| certificate.http_tls(config));
+        let http_addresses = web::listen(&mut http, config, tls, &sockets, store.directory()).await?;
         // Links are only needed after this point: serving begins with the next await.
         engine.settings.public_url.get_or_init(|| addresses::public_url(config, &http_addresses));
         let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::settings::SmtpAddress;
 use crate::net::passed_sockets::PassedSockets;
 use crate::net::smtp_listener::{ListenerConfig, ListenerTls, SmtpListener};
-use crate::net::submission::{DevDoor, Submission as Shared, SubmissionService};
+use crate::net::submission::{DevAccess, Submission as Shared, SubmissionService};
 use crate::net::tls_settings::TlsSettings;
 
 /// The running listeners.
@@ -123,9 +123,9 @@ impl Submission {
         &mut self,
         wanted: SocketAddr,
         may_move: bool,
-        door: DevDoor,
+        access: DevAccess,
     ) -> Result<SocketAddr, CliError> {
-        let service = SubmissionService { submission: Arc::clone(&self.shared), dev: Some(Arc::new(door)) };
+        let service = SubmissionService { submission: Arc::clone(&self.shared), dev: Some(Arc::new(access)) };
         let service = Arc::new(service);
         let settings = self.shared.dev_listener_config();
         let listener = match SmtpListener::bind(wanted, settings.clone(), Arc::clone(&service) as _).await {

@@ -16,7 +16,7 @@ use crate::http::router::Router;
 use crate::http::service::HttpService;
 use crate::http::state::Api;
 use crate::http::{api, compat, pages};
-use crate::net::http_listener::{HttpServer, TlsDoor};
+use crate::net::http_listener::{HttpServer, HttpTls};
 use crate::net::network_guard::Guard;
 use crate::net::passed_sockets::PassedSockets;
 use crate::panel;
@@ -53,7 +53,7 @@ pub(super) fn service(
 pub(super) async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,
-    tls: Option<TlsDoor>,
+    tls: Option<HttpTls>,
     sockets: &PassedSockets,
     directory: &Path,
 ) -> Result<Vec<SocketAddr>, CliError> {

@@ -192,7 +192,7 @@ mod tests {
         let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
         let run = |line, work: Box<dyn FnOnce() + Send>| {
             let (passwords, done) = (Arc::clone(&passwords), done.clone());
-            // Reported by the work itself: its caller may be woken after the next work has ended.
+            // The work itself reports its end: its caller may be woken after the next work has ended.
             let work = move || {
                 work();
                 done.send(line).unwrap();

@@ -202,7 +202,7 @@ fn keeps_owner(on: &Behalf) -> bool {
 
 fn refused(stop: OpError<UserChangeRefusal>) -> OpError<UserRefusal> {
     match stop {
-        OpError::Refused(UserChangeRefusal::NotThere) => OpError::Refused(UserRefusal::NotFound),
+        OpError::Refused(UserChangeRefusal::NotFound) => OpError::Refused(UserRefusal::NotFound),
         OpError::Refused(UserChangeRefusal::LastOwner) => OpError::Refused(UserRefusal::LastOwner),
         OpError::Failed(error) => OpError::Failed(error),
     }

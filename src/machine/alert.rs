@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_that_ended_by_a_clock_that_was_ahead_opens_anew() {
+    fn an_alert_that_ended_by_a_clock_that_was_ahead_opens_again() {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let ended = State::Ended { at: now + 5 * 24 * REOPENS_FOR, announced: Severity::Critical };
         let next = ended.step(Input::Found(Severity::Critical), 1, now);

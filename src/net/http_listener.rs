@@ -91,9 +91,9 @@ impl Default for HttpLimits {
     }
 }
 
-/// TLS settings of a listener.
+/// The TLS of an HTTP listener.
 #[derive(Clone)]
-pub struct TlsDoor {
+pub struct HttpTls {
     /// The certificate.
     pub settings: Arc<TlsSettings>,
     /// Handler for plain HTTP.
@@ -152,7 +152,7 @@ impl<T: Serve> HttpServer<T> {
     ///
     /// # Errors
     /// Those of binding the socket.
-    pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<TlsDoor>) -> io::Result<SocketAddr> {
+    pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<HttpTls>) -> io::Result<SocketAddr> {
         self.listen_on(TcpListener::bind(address).await?, tls)
     }
 
@@ -160,9 +160,9 @@ impl<T: Serve> HttpServer<T> {
     ///
     /// # Errors
     /// The socket's address can't be read.
-    pub fn listen_on(&mut self, socket: TcpListener, tls: Option<TlsDoor>) -> io::Result<SocketAddr> {
+    pub fn listen_on(&mut self, socket: TcpListener, tls: Option<HttpTls>) -> io::Result<SocketAddr> {
         let bound = socket.local_addr()?;
-        self.listeners.spawn(accept(TcpDoor { socket, tls }, self.shared.clone(), self.public.clone()));
+        self.listeners.spawn(accept(PublicSocket { socket, tls }, self.shared.clone(), self.public.clone()));
         Ok(bound)
     }
 
@@ -178,7 +178,7 @@ impl<T: Serve> HttpServer<T> {
         }
         let socket = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        self.listeners.spawn(accept(UnixDoor { socket }, self.shared.clone(), self.admin.clone()));
+        self.listeners.spawn(accept(AdminSocket { socket }, self.shared.clone(), self.admin.clone()));
         Ok(())
     }
 
@@ -220,12 +220,12 @@ trait ListeningSocket: Send + 'static {
     ) -> impl Future<Output = ()> + Send + 'static;
 }
 
-struct TcpDoor {
+struct PublicSocket {
     socket: TcpListener,
-    tls: Option<TlsDoor>,
+    tls: Option<HttpTls>,
 }
 
-impl ListeningSocket for TcpDoor {
+impl ListeningSocket for PublicSocket {
     type Stream = TcpStream;
 
     async fn next(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
@@ -255,11 +255,11 @@ impl ListeningSocket for TcpDoor {
     }
 }
 
-struct UnixDoor {
+struct AdminSocket {
     socket: UnixListener,
 }
 
-impl ListeningSocket for UnixDoor {
+impl ListeningSocket for AdminSocket {
     type Stream = UnixStream;
 
     async fn next(&self) -> io::Result<(UnixStream, Option<SocketAddr>)> {

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_stand_under_their_columns_and_the_last_column_has_one() {
+    fn labels_are_below_their_columns_and_the_last_column_has_one() {
         let labels = |count: usize, class: &str| -> Vec<String> {
             let bars: Vec<_> = (0..count).map(|_| Bar { parts: Vec::new() }).collect();
             let chart = Chart::of_bars(heading(), &bars, columns(count)).to_string();

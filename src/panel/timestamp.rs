@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_in_the_unit_that_fits() {
+    fn gaps_are_shown_in_the_unit_that_fits() {
         let after = |millis| gap(Timestamp::ZERO, Timestamp::from_millis(millis));
         assert_eq!([0, 999, 1_840, 90_000].map(after), ["+0 ms", "+999 ms", "+1.8 s", "+1 min 30 s"]);
         assert_eq!([7_200_000, 259_200_000].map(after), ["+2 h", "+3 days"]);

@@ -98,7 +98,7 @@ pub enum Ending {
     },
     /// The message needs SMTPUTF8 and the server lacks it. Nothing was sent (5.6.7).
     NeedsSmtpUtf8,
-    /// The server is ourselves: routing loop (5.4.6).
+    /// The server is this service: a routing loop (5.4.6).
     Loop,
 }
 

@@ -35,7 +35,7 @@ impl Store {
         appended: &mut AppendedBodies,
         bodies: Vec<SealedBody>,
     ) -> Result<(), StoreError> {
-        let doors = self.doors().ok_or(StoreError::Closed)?;
+        let channels = self.channels().ok_or(StoreError::Closed)?;
         // Announce all bodies first: the appender waits for announced bodies.
         let mut announce = || appended.announcement.take().unwrap_or_else(|| self.announce());
         let announced: Vec<_> = bodies.into_iter().map(|body| (announce(), body)).collect();
@@ -46,7 +46,7 @@ impl Store {
                 drop(sender.send(placed));
                 None
             });
-            self.append(&doors, Append { announcement, body, job });
+            self.append(&channels, Append { announcement, body, job });
             answers.push(answer);
         }
         for answer in answers {
@@ -63,10 +63,10 @@ impl Store {
         op: impl FnOnce(Vec<Place>) -> O,
         done: impl FnOnce(Answer<O>) + Send + 'static,
     ) {
-        let Some(doors) = self.doors() else { return done(Err(OpError::Failed(StoreError::Closed))) };
+        let Some(channels) = self.channels() else { return done(Err(OpError::Failed(StoreError::Closed))) };
         let places = appended.placed.iter().map(|placed| placed.place).collect();
         let carried = appended.placed.into_iter().filter_map(|placed| placed.carried);
-        doors.hand(Job::new(op(places), Urgency::Awaited, done).carrying(carried));
+        channels.hand(Job::new(op(places), Urgency::Awaited, done).carrying(carried));
     }
 
     /// Like [`Store::post_appended`], but waits for the answer.

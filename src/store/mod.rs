@@ -105,7 +105,7 @@ pub struct Store {
     appender: Arc<Appender>,
     last_message: Mutex<Ulid>,
     /// Queues of the store's threads; `None` once the store is closed.
-    doors: Mutex<Option<Doors>>,
+    channels: Mutex<Option<Channels>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Ends the verification of pages.
     is_closing: Arc<AtomicBool>,
@@ -130,12 +130,12 @@ impl SizeBytes {
 }
 
 #[derive(Clone)]
-struct Doors {
+struct Channels {
     writer: SyncSender<Job>,
     appender: SyncSender<Append>,
 }
 
-impl Doors {
+impl Channels {
     /// Sends a job to the writer.
     fn hand(&self, job: Job) {
         if let Err(refused) = self.writer.send(job) {
@@ -269,8 +269,8 @@ impl Store {
     }
 
     fn enqueue(&self, job: Job) {
-        match self.doors() {
-            Some(doors) => doors.hand(job),
+        match self.channels() {
+            Some(channels) => channels.hand(job),
             None => job.release(Err(StoreError::Closed)),
         }
     }
@@ -305,7 +305,7 @@ impl Store {
         op: impl FnOnce(Place) -> O + Send + 'static,
         done: impl FnOnce(Answer<O>) + Send + 'static,
     ) {
-        let Some(doors) = self.doors() else { return done(Err(OpError::Failed(StoreError::Closed))) };
+        let Some(channels) = self.channels() else { return done(Err(OpError::Failed(StoreError::Closed))) };
         let job: PlacedJob = Box::new(move |place| match place {
             Ok(Placed { place, carried }) => Some(Job::new(op(place), Urgency::Awaited, done).carrying(carried)),
             Err(error) => {
@@ -313,29 +313,29 @@ impl Store {
                 None
             }
         });
-        self.append(&doors, Append { announcement, body, job });
+        self.append(&channels, Append { announcement, body, job });
     }
 
     /// Writes a single body on this thread, and sends any other to the appender.
-    fn append(&self, doors: &Doors, append: Append) {
+    fn append(&self, channels: &Channels, append: Append) {
         match self.appender.append_alone(append) {
-            Ok(placed) => placed.into_iter().for_each(|job| doors.hand(job)),
+            Ok(placed) => placed.into_iter().for_each(|job| channels.hand(job)),
             Err(append) => {
-                if let Err(closed) = doors.appender.send(append) {
+                if let Err(closed) = channels.appender.send(append) {
                     drop((closed.0.job)(Err(StoreError::Closed)));
                 }
             }
         }
     }
 
-    fn doors(&self) -> Option<Doors> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn channels(&self) -> Option<Channels> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Commits the queued operations, then closes: later operations are refused. Blocks until the threads have ended.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
-        drop(self.doors.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.channels.lock().unwrap_or_else(PoisonError::into_inner).take());
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             if thread.join().is_err() {

@@ -107,7 +107,7 @@ def test_a_second_record_is_reported_because_receivers_then_ignore_both(begin, k
     assert seen() == []
 
 
-def test_a_lost_dkim_record_is_replaced_by_the_one_that_stands_by(begin, operator, knot):
+def test_a_lost_dkim_record_is_replaced_by_the_standby_record(begin, operator, knot):
     service = begin()
     domain = service.domain("sender.test")
     path = f"/v1/domains/{domain['id']}"

@@ -67,7 +67,7 @@ def counted(service) -> dict[str, int]:
     return {result: int(count) for result, count in found if count != "0"}
 
 
-def test_signed_reports_of_a_postfix_count_whatever_they_are_packed_in(service, reporting, reporter):
+def test_signed_reports_of_a_postfix_count_in_every_packing(service, reporting, reporter):
     packings = [("gzip", gzip.compress(reporter.report(1))), ("zip", zipped(reporter.report(2))), ("xml", reporter.report(3))]
     packings.append(("x-zip-compressed", gzip.compress(reporter.report(4))))  # As GMX names it.
     for kind, packed in packings:
@@ -88,7 +88,7 @@ def test_signed_reports_of_a_postfix_count_whatever_they_are_packed_in(service, 
     assert "status=bounced" not in reporting.logged()
 
 
-def test_what_is_too_large_or_no_report_counts_nothing_and_a_bomb_costs_little(service, bounce_port, reporter):
+def test_an_oversized_or_missing_report_counts_nothing_and_a_bomb_costs_little(service, bounce_port, reporter):
     assert send(bounce_port, reporter.mail(b"x" * 900_000, "octet-stream"))[0] == 552
     assert counted(service) == {}, "nothing was taken"
     assert send(bounce_port, reporter.mail(gzip.compress(reporter.report(1)), "gzip"))[0] == 250

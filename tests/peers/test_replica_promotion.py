@@ -29,7 +29,7 @@ def test_promote_answers_with_the_result_of_the_claim(active, standbys, bucket):
     assert status(server)["epoch"] == found["epoch"] == 2
 
 
-def test_a_deposed_machine_tells_the_operator_before_it_ends(bucket, begin, operator, standbys):
+def test_a_deposed_machine_notifies_the_operator_before_it_ends(bucket, begin, operator, standbys):
     server = begin(replica=bucket.section | {"interval_ms": 50})
     server.domain("sender.test")
     server.api.accept(MAIL)

@@ -55,7 +55,7 @@ def test_a_start_that_has_waited_serves_once_the_bucket_answers(active, bucket):
     assert server.close() == 0
 
 
-def test_a_start_whose_claim_is_not_answered_says_so(active, bucket):
+def test_a_start_whose_claim_is_not_answered_reports_it(active, bucket):
     server = active(timeout_seconds=1)
     confirmed(server)
     assert server.close() == 0

@@ -6,7 +6,7 @@ use crate::app::cli::DevOptions;
 use crate::app::cli_error::CliError;
 use crate::app::daemon::Daemon;
 use crate::base::secret::Secret;
-use crate::net::submission::DevDoor;
+use crate::net::submission::DevAccess;
 
 /// Default address. If its port is taken, a free one is used: other mail catchers also listen on 1025.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1025);
@@ -20,7 +20,7 @@ pub(super) async fn listen(daemon: &mut Daemon, key: &str, options: &DevOptions)
     let allow = if options.deliver { Vec::new() } else { options.allow.clone() };
     let may_skip_login =
         move |client: IpAddr| client.is_loopback() || allow.iter().any(|network| network.contains(client));
-    let door = DevDoor { key: Secret::new(key), may_skip_login: Box::new(may_skip_login) };
+    let access = DevAccess { key: Secret::new(key), may_skip_login: Box::new(may_skip_login) };
     let (wanted, may_move) = (options.smtp_listen.unwrap_or(ADDRESS), options.smtp_listen.is_none());
-    daemon.submission.listen_for_dev(wanted, may_move, door).await
+    daemon.submission.listen_for_dev(wanted, may_move, access).await
 }

@@ -180,7 +180,7 @@ impl Plan {
             plan.faults.retain(|fault| !matches!(fault, FaultClass::Tenants | FaultClass::Bounces));
             plan.actions.retain(|(_, action)| !matches!(action, Action::Suppress(_) | Action::Cancel(_)));
         }
-        // Drawn apart, so that stored seeds keep their takeovers.
+        // These are drawn separately, so that stored seeds keep their takeovers.
         let mut rng_of_traffic = Rng::new(seed ^ 0x007a_ff1c);
         let end = u64::try_from(plan.faults_end.as_millis()).unwrap();
         for _ in 0..1 + rng.index(3) {
@@ -202,7 +202,7 @@ impl Plan {
             let count = [1, 2, 4][rng.index(3)];
             for _ in 0..count {
                 let span = u64::try_from(self.faults_end.as_millis()).unwrap();
-                // Half of them while clients submit.
+                // Half of them happen while clients submit.
                 let span = if rng.coin() { span } else { span.min(self.window.as_secs() * 1000 + 2000) };
                 let at = Duration::from_millis(rng.below(span));
                 let action = self.draw_action(fault, rng);

@@ -35,10 +35,10 @@ impl Following<'_> {
             Tls::Files { certificate, key } => Some(Certificate::of_files(certificate, key)?),
             Tls::Acme(_) | Tls::Off => None,
         };
-        let door = certificate.as_ref().map(|certificate| certificate.door(self.config));
+        let tls = certificate.as_ref().map(|certificate| certificate.http_tls(self.config));
         let mut bound = Vec::new();
         for address in &self.config.http.listen {
-            bound.push(http.listen_tcp(*address, door.clone()).await.map_err(|error| {
+            bound.push(http.listen_tcp(*address, tls.clone()).await.map_err(|error| {
                 let what = format!("cannot listen on {address}");
                 let remedy = "Free the port, or name another in http.listen.";
                 CliError::new(Exit::Failed, what, error.to_string(), remedy)

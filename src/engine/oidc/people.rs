@@ -74,7 +74,7 @@ impl Engine {
                 };
                 bound.map(|user| (account, user)).map_err(|stop| match stop {
                     OpError::Refused(BindRefusal::Taken) => OpError::Refused(OidcRefusal::Taken),
-                    OpError::Refused(BindRefusal::NotThere) => OpError::Refused(OidcRefusal::Nobody),
+                    OpError::Refused(BindRefusal::NotFound) => OpError::Refused(OidcRefusal::Nobody),
                     OpError::Failed(error) => OpError::Failed(error),
                 })
             }

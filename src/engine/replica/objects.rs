@@ -82,7 +82,7 @@ impl ReplicaObjects {
             Creation::Exists => match self.bucket.read(&name).await? {
                 Some(found) if found == *bytes => Ok(CreateResult::Own),
                 Some(_) => Ok(CreateResult::Other),
-                // The bucket contradicts itself; only the next try tells whose object it is.
+                // The bucket contradicts itself; only the next try shows whose object it is.
                 None => Err(BucketError {
                     kind: BucketErrorKind::Conflict,
                     operation: BucketOperation::Create,

@@ -66,7 +66,7 @@ impl ReadAhead {
             let name = ObjectName::Slot(number).to_string();
             match number == first {
                 true => objects.bucket.read(&name).await,
-                // One byte more tells whether the slot is larger.
+                // One byte more shows whether the slot is larger.
                 false => objects.bucket.read_range(&name, 0, AHEAD_BYTES_MAX + 1).await,
             }
         }));

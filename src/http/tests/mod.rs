@@ -3,9 +3,9 @@
 
 mod api;
 mod checks;
-mod doors;
 mod http2;
 mod limits;
+mod listeners;
 mod smuggling;
 
 use std::collections::HashMap;

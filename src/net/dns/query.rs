@@ -248,7 +248,7 @@ fn name_server(server: SocketAddr) -> NameServerConfig {
 fn options(try_timeout: Duration) -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.timeout = try_timeout;
-    // Retries are ours.
+    // This module retries instead.
     options.attempts = 0;
     options.max_active_requests = OVER_TCP_MAX;
     options.cache_size = 0;

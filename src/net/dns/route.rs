@@ -34,7 +34,7 @@ struct Exchange {
 /// Result of the lookup of one server.
 enum HostLookup {
     Host(MailHost),
-    /// The server is ourselves.
+    /// The server is this service.
     Own,
     /// The guard refuses all its addresses.
     Blocked,
@@ -129,7 +129,7 @@ fn shuffle<T>(items: &mut [T], entropy: &dyn Entropy) {
     }
 }
 
-/// Returns the exchanges with a better preference than ourselves. Servers with our preference or a worse one would send
+/// Returns the exchanges with a better preference than ours. Servers with our preference or a worse one would send
 /// the mail back to us (5.4.6).
 fn before(mut exchanges: Vec<Exchange>, own: Option<u16>) -> Vec<Exchange> {
     exchanges.retain(|exchange| own.is_none_or(|own| exchange.preference < own));
@@ -196,7 +196,7 @@ struct HostLookups {
 }
 
 impl HostLookups {
-    /// Adds one round. Returns true if the list ends in it because a server is ourselves.
+    /// Adds one round. Returns true if the list ends in it because a server is this service.
     fn take(&mut self, round: &[Exchange], found: Vec<HostLookup>) -> bool {
         let own = round.iter().zip(&found).find(|(_, found)| matches!(found, HostLookup::Own));
         let own = own.map(|(exchange, _)| exchange.preference);

@@ -122,7 +122,7 @@ async fn an_excess_connection_gets_421_and_a_closed_one_frees_its_permit() {
 }
 
 #[tokio::test]
-async fn listeners_that_share_a_gate_share_its_count() {
+async fn listeners_that_share_a_limit_share_its_count() {
     let config = ListenerConfig { gate: ConnectionCap::new(10, 1), ..config() };
     let (one, two) = (listen(config.clone()).await, listen(config).await);
     let mut first = client_of(&one).await;

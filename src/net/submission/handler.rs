@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::logins::{LoginPermit, TooManyLogins};
 use super::memory::Reservation;
-use super::{DevDoor, Submission};
+use super::{DevAccess, Submission};
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::KeySecret;
 use crate::engine::ports::BoxFuture;
@@ -21,7 +21,7 @@ use crate::smtp::server::{
 /// The handler of one connection.
 pub(super) struct Handler {
     submission: Arc<Submission>,
-    dev: Option<Arc<DevDoor>>,
+    dev: Option<Arc<DevAccess>>,
     address: IpAddr,
     /// Absent while a message is being accepted, and for good if that was aborted.
     session: Option<SmtpSession>,
@@ -31,7 +31,7 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(submission: Arc<Submission>, dev: Option<Arc<DevDoor>>, address: IpAddr) -> Self {
+    pub(super) fn new(submission: Arc<Submission>, dev: Option<Arc<DevAccess>>, address: IpAddr) -> Self {
         submission.engine.meters.submission.sessions_begun.count();
         let client = SmtpClient { name: String::new(), address, tls_version: None };
         let session = submission.engine.smtp_session(client);

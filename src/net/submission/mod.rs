@@ -76,7 +76,7 @@ pub struct Submission {
 }
 
 /// Settings of `dev`'s listener, where some clients may skip the login.
-pub struct DevDoor {
+pub struct DevAccess {
     /// The key of sessions without a login.
     pub key: Secret,
     /// Returns whether a client at this address may send without a login.
@@ -139,7 +139,7 @@ pub struct SubmissionService {
     /// State that all connections share.
     pub submission: Arc<Submission>,
     /// Set for `dev`'s listener.
-    pub dev: Option<Arc<DevDoor>>,
+    pub dev: Option<Arc<DevAccess>>,
 }
 
 impl MailService for SubmissionService {

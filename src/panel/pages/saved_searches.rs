@@ -99,7 +99,7 @@ pub(in crate::panel) async fn save(visit: Visit<'_>) -> Result<Answer, PageError
             Err(OpError::Refused(SaveRefusal::TooMany)) => {
                 violations.add("name", format!("You have {SEARCHES_COUNT} saved searches. Remove one first."));
             }
-            Err(OpError::Refused(SaveRefusal::NotThere)) => return Err(ApiError::NotFound.into()),
+            Err(OpError::Refused(SaveRefusal::NotFound)) => return Err(ApiError::NotFound.into()),
             Err(OpError::Failed(error)) => return Err(error.into()),
         }
     }

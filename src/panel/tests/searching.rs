@@ -1,6 +1,6 @@
 //! Tests of message search by response, domain and key, and with excluded terms.
 
-use super::looking::facts;
+use super::page_contents::facts;
 use super::*;
 
 #[tokio::test]

@@ -29,7 +29,7 @@ pub struct BindIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindRefusal {
     /// There is no such user.
-    NotThere,
+    NotFound,
     /// The user has another identity at this provider, or the identity belongs to another user.
     Taken,
 }
@@ -40,7 +40,7 @@ impl Op for BindIdentity {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<BindRefusal>> {
         let key = schema::user(self.account, self.user);
-        let Some(user) = tables.row::<User>(&key)? else { return Err(OpError::Refused(BindRefusal::NotThere)) };
+        let Some(user) = tables.row::<User>(&key)? else { return Err(OpError::Refused(BindRefusal::NotFound)) };
         let bound = tables.row::<IdentityRow>(&key)?;
         let has_other = bound.is_some_and(|bound| bound.issuer == self.identity.issuer && bound != self.identity);
         let of_other = tables.get(Table::UsersByIdentity, &self.identity.digest())?.is_some_and(|found| found != key);
@@ -175,7 +175,7 @@ mod tests {
         test.done(DeleteUser { account, user: ann, keeps_owner: false });
         assert_eq!(found(&test, &second), None);
         assert_eq!((test.count(Table::Identities, &[]), test.count(Table::UsersByIdentity, &[])), (0, 0));
-        assert!(matches!(bind(ann, second), Err(OpError::Refused(BindRefusal::NotThere))));
+        assert!(matches!(bind(ann, second), Err(OpError::Refused(BindRefusal::NotFound))));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct SaveSearch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaveRefusal {
     /// The user does not exist.
-    NotThere,
+    NotFound,
     /// The user has [`SEARCHES_COUNT`] searches.
     TooMany,
 }
@@ -47,7 +47,7 @@ impl Op for SaveSearch {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<SaveRefusal>> {
         let key = schema::user(self.account, self.user);
-        tables.row::<User>(&key)?.ok_or(OpError::Refused(SaveRefusal::NotThere))?;
+        tables.row::<User>(&key)?.ok_or(OpError::Refused(SaveRefusal::NotFound))?;
         let mut searches = saved_searches(tables, self.account, self.user)?;
         match searches.iter().position(|saved| saved.name == self.search.name) {
             Some(place) => searches[place] = self.search.clone(),
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(saved().len(), SEARCHES_COUNT - 1);
         let nobody = UserId(user.0.next());
         let nobody = test.commit(SaveSearch { account, user: nobody, search: search("one", "a") });
-        assert!(matches!(nobody, Err(OpError::Refused(SaveRefusal::NotThere))));
+        assert!(matches!(nobody, Err(OpError::Refused(SaveRefusal::NotFound))));
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl UpdateUser {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserChangeRefusal {
     /// There is no such user.
-    NotThere,
+    NotFound,
     /// The user is the account's last owner who can sign in.
     LastOwner,
 }
@@ -145,7 +145,7 @@ impl Op for UpdateUser {
         let key = schema::user(self.account, self.user);
         let is_meant = |user: &User| self.instead_of.as_ref().is_none_or(|hash| *hash == user.password_hash);
         let Some(old) = tables.row::<User>(&key)?.filter(is_meant) else {
-            return Err(UserChangeRefusal::NotThere.into());
+            return Err(UserChangeRefusal::NotFound.into());
         };
         let was_owner = is_active_owner(tables, &old)?;
         let user = User {
@@ -190,7 +190,7 @@ impl Op for DeleteUser {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<User, OpError<UserChangeRefusal>> {
         let key = schema::user(self.account, self.user);
-        let Some(user) = tables.row::<User>(&key)? else { return Err(UserChangeRefusal::NotThere.into()) };
+        let Some(user) = tables.row::<User>(&key)? else { return Err(UserChangeRefusal::NotFound.into()) };
         if self.keeps_owner && is_active_owner(tables, &user)? {
             check_other_owner(tables, self.account, self.user)?;
         }
@@ -275,10 +275,10 @@ mod tests {
         let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
         let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) });
         let changed = test.commit(UpdateUser { role: Some(Role::Viewer), ..UpdateUser::of(other, ann.id) });
-        assert!(matches!(changed, Err(OpError::Refused(UserChangeRefusal::NotThere))));
+        assert!(matches!(changed, Err(OpError::Refused(UserChangeRefusal::NotFound))));
         assert!(matches!(
             test.commit(DeleteUser { account: other, user: ann.id, keeps_owner: false }),
-            Err(OpError::Refused(UserChangeRefusal::NotThere))
+            Err(OpError::Refused(UserChangeRefusal::NotFound))
         ));
     }
 

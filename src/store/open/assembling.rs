@@ -23,7 +23,7 @@ use crate::store::replica::Outbox;
 use crate::store::reserve::Reserve;
 use crate::store::timer_cache::TimerCache;
 use crate::store::writer::Writer;
-use crate::store::{Doors, Store};
+use crate::store::{Channels, Store};
 
 /// The opened files of a store, and the state read from them.
 pub(super) struct StoreParts<'a> {
@@ -98,7 +98,7 @@ pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
         announced,
         appender: Arc::clone(&appender),
         last_message: Mutex::new(last_message),
-        doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
+        channels: Mutex::new(Some(Channels { writer: to_writer, appender: to_appender })),
         threads: Mutex::default(),
         is_closing: parts.is_closing,
     };

@@ -25,7 +25,7 @@ use super::journal::{self, Damage, Journal};
 use super::replica;
 use super::schema::FORMAT;
 use super::writer::Writer;
-use super::{Doors, Store, master_key, reserve};
+use super::{Channels, Store, master_key, reserve};
 use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
@@ -241,7 +241,9 @@ impl Store {
     /// Starts a thread for each worker.
     fn start(&self, workers: Workers, lower_priority: fn()) -> Result<(), OpenError> {
         let Workers { writer, writer_inbox, appender, appender_inbox, pinned_pages } = workers;
-        let Some(Doors { writer: after_append, .. }) = self.doors() else { return Err(StoreError::Closed.into()) };
+        let Some(Channels { writer: after_append, .. }) = self.channels() else {
+            return Err(StoreError::Closed.into());
+        };
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.push(self.spawn("appender", move || {
             appender.run(&appender_inbox, &after_append);

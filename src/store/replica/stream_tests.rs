@@ -350,7 +350,7 @@ fn a_log_continues_after_a_gap_behind_the_last_committed_batch() {
 }
 
 #[test]
-fn a_gap_stays_until_the_disk_can_hold_the_mark_of_the_owed_base() {
+fn a_gap_stays_until_the_disk_can_hold_the_mark_for_a_new_base() {
     let data = tempfile::tempdir().unwrap();
     let outbox = outbox_in(data.path(), 0).unwrap();
     let mark = data.path().join("replica/base-owed");

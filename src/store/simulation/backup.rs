@@ -48,7 +48,10 @@ fn a_backup_is_complete_or_reports_a_read_error_which_ends_the_process_if_the_da
         // After an error of its file the database refuses everything, so the process must end.
         let is_refused =
             process.store.snapshot().and_then(|found| found.has(Table::Meta, meta::MASTER_KEY_PROOF)).is_err();
-        assert!(!is_refused || process.has_failed(), "read {after}: the database refuses reads, and nobody is told");
+        assert!(
+            !is_refused || process.has_failed(),
+            "read {after}: the database refuses reads, and no error is reported"
+        );
         if process.has_failed() {
             ended += 1;
             drop(process);

@@ -102,7 +102,7 @@ impl ReplicaPlan {
             outages: Vec::new(),
             shreds: Rng::new(seed ^ 0x54_4ed5).index(4) == 0,
         };
-        // Drawn apart: this number leaves all stored seeds asynchronous.
+        // The mode is drawn separately: with this number all stored seeds stay asynchronous.
         let mut rng_of_mode = Rng::new(seed ^ SALT);
         if rng_of_mode.coin() {
             plan.sync = Some(SyncRule { timeout: Duration::from_secs([1, 10][rng_of_mode.index(2)]), stops });

@@ -30,7 +30,7 @@ async fn a_greeting_of_421_leads_to_the_next_server() {
 }
 
 #[tokio::test]
-async fn a_421_from_every_server_at_the_first_attempt_holds_the_site_back() {
+async fn a_421_from_every_server_at_the_first_attempt_backs_the_site_off() {
     let world = World::new().await;
     world.net.behave("mx.busy.test", Behaviour::Fails(Phase::Greeting, answer("421 too busy")));
     world.send("u@busy.test").await;
@@ -39,7 +39,7 @@ async fn a_421_from_every_server_at_the_first_attempt_holds_the_site_back() {
 }
 
 #[tokio::test]
-async fn one_421_among_successes_holds_back_only_its_own_message() {
+async fn one_421_among_successes_defers_only_its_own_message() {
     let world = single().await;
     for n in 0..20 {
         world.send(&format!("u{n}@a.test")).await;
@@ -56,7 +56,7 @@ async fn one_421_among_successes_holds_back_only_its_own_message() {
 }
 
 #[tokio::test]
-async fn one_closed_or_refused_connection_among_successes_holds_back_only_its_own_message() {
+async fn one_closed_or_refused_connection_among_successes_defers_only_its_own_message() {
     for ending in [Ending::Closed("reset".to_owned()), answer("554 no service")] {
         let world = single().await;
         for n in 0..20 {

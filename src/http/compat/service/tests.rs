@@ -62,7 +62,7 @@ fn a_message_names_the_field_of_each_error() {
 
 #[test]
 fn a_service_is_recognised_by_its_whole_prefix_segment() {
-    for (path, door) in [
+    for (path, service) in [
         ("/v1/compat/resend", Some(CompatService::Resend)),
         ("/v1/compat/resend/", Some(CompatService::Resend)),
         ("/v1/compat/postmark/x/y", Some(CompatService::Postmark)),
@@ -70,7 +70,7 @@ fn a_service_is_recognised_by_its_whole_prefix_segment() {
         ("/v1/compat", None),
         ("/emails", None),
     ] {
-        assert_eq!(CompatService::of_path(path), door, "{path}");
+        assert_eq!(CompatService::of_path(path), service, "{path}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::compat_doors::JSON;
+use super::compat_routes::JSON;
 use super::idempotency::hold;
 use super::*;
 use crate::store::error::OpError;

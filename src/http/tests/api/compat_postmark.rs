@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::compat_doors::JSON;
+use super::compat_routes::JSON;
 use super::*;
 
 #[tokio::test]

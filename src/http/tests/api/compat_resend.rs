@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::compat_doors::JSON;
+use super::compat_routes::JSON;
 use super::*;
 
 impl World {
@@ -120,7 +120,7 @@ async fn a_list_unsubscribe_url_becomes_the_unsubscribe_url() {
     let answer = world.email(marketing.clone()).await.is_resend(422, "missing_required_field", "validation_failed");
     assert!(answer["errors"]["headers.List-Unsubscribe"].is_array(), "{answer}");
     let given = "<mailto:u@example.test>, <https://example.test/u?a=1>";
-    let with = |headers: Value| super::compat_doors::laid_over(marketing.clone(), json!({"headers": headers}));
+    let with = |headers: Value| super::compat_routes::laid_over(marketing.clone(), json!({"headers": headers}));
     let sent = world
         .email(with(json!({"list-unsubscribe": given, "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"})))
         .await;

@@ -168,7 +168,7 @@ async fn a_source_is_marked_and_unmarked() {
 }
 
 #[tokio::test]
-async fn a_listed_name_without_counts_of_its_own_stands_for_its_signing_domain() {
+async fn a_listed_name_without_separate_counts_means_its_signing_domain() {
     let mut world = World::new().await;
     let (id, path) = domain(&mut world).await;
     for name in ["One", "Two", "Three", "Four", "Five"] {

@@ -71,7 +71,7 @@ async fn a_key_is_bound_for_exactly_24_hours() {
     let second = world.send_with(KEY, &letter("a@example.net")).await;
     second.is_new();
     assert_ne!(second.json()["id"], first.json()["id"]);
-    // Bound again, for another 24 hours.
+    // The key is bound again, for another 24 hours.
     world.advance(DAY - Duration::from_millis(1));
     world.send_with(KEY, &letter("a@example.net")).await.replays(&second);
     assert_eq!(count(&mut world).await, 2);

@@ -4,10 +4,10 @@
 mod account;
 mod auditing;
 mod checklist;
-mod compat_doors;
 mod compat_lists;
 mod compat_postmark;
 mod compat_resend;
+mod compat_routes;
 mod damaged;
 mod described;
 mod dmarc;

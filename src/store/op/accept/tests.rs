@@ -204,7 +204,7 @@ fn timeline_log_and_webhooks_refer_to_the_same_event() {
 }
 
 #[test]
-fn an_event_is_owed_only_to_endpoints_subscribed_to_its_type() {
+fn an_event_has_deliveries_only_to_endpoints_subscribed_to_its_type() {
     let test = TestStore::new();
     let sender = test.sender();
     let all = test.endpoint(sender.account, None);

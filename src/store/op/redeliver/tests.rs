@@ -124,7 +124,7 @@ fn a_replay_covers_all_events_since_its_start_in_slices_without_its_own() {
 }
 
 #[test]
-fn a_replay_skips_events_that_the_endpoint_is_still_owed() {
+fn a_replay_skips_events_with_an_outstanding_delivery() {
     let test = TestStore::new();
     let sender = test.sender();
     let endpoint = test.endpoint(sender.account, None);

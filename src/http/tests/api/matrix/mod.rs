@@ -9,7 +9,7 @@ mod tenants;
 use std::collections::BTreeMap;
 
 use self::fixture::{Body, Fixture, Kind, Own, fixture};
-use self::tenants::{Door, Matrix};
+use self::tenants::{Interface, Matrix};
 use super::*;
 use crate::domain::api_key::Scopes;
 use crate::http::route::{Access, Route};
@@ -86,16 +86,16 @@ async fn foreign_unknown_and_malformed_identifiers_are_answered_alike() {
         // The operator's accounts are not tenants of each other.
         let is_operators = kind == Kind::Account || route.name == "alerts.show_any";
         let others = if is_operators { &[][..] } else { &foreign.others };
-        let mut doors = vec![Door::Operator(matrix.world.account)];
+        let mut interfaces = vec![Interface::Operator(matrix.world.account)];
         if !matches!(route.access, Access::Operator(_)) {
-            doors.extend([Door::Key(&keys.whole), Door::Key(&keys.limited)]);
+            interfaces.extend([Interface::Key(&keys.whole), Interface::Key(&keys.limited)]);
         }
-        for door in doors {
+        for interface in interfaces {
             // Other errors in the request must not reveal a difference either.
             for (query, body) in [("", fixture.body()), ("?nonsense=1", fixture.body()), ("", fixture.faulty_body())] {
                 let ask = async |id: &String| {
                     let line = format!("{}{query}", line(&route, id));
-                    essence(matrix.ask(door, &line, &body).await)
+                    essence(matrix.ask(interface, &line, &body).await)
                 };
                 let expected = ask(&foreign.unknown[0]).await;
                 if query.is_empty() {
@@ -108,11 +108,11 @@ async fn foreign_unknown_and_malformed_identifiers_are_answered_alike() {
             }
             if route.method == Method::GET {
                 let head = line(&route, &foreign.unknown[0]).replace("GET", "HEAD");
-                let expected = essence(matrix.ask(door, &head, &Body::None).await);
+                let expected = essence(matrix.ask(interface, &head, &Body::None).await);
                 assert_eq!((expected.0, expected.2.as_str()), (404, ""));
                 for id in others.iter().chain(&foreign.malformed) {
                     let head = line(&route, id).replace("GET", "HEAD");
-                    assert_eq!(essence(matrix.ask(door, &head, &Body::None).await), expected, "{head}");
+                    assert_eq!(essence(matrix.ask(interface, &head, &Body::None).await), expected, "{head}");
                 }
             }
         }
@@ -124,7 +124,7 @@ async fn foreign_unknown_and_malformed_identifiers_are_answered_alike() {
 async fn unauthorized_requests_are_refused_before_any_lookup() {
     let mut matrix = Matrix::new().await;
     let keys = matrix.keys().await;
-    let nowhere = essence(matrix.ask(Door::Key(&keys.whole), "GET /v1/nowhere", &Body::None).await);
+    let nowhere = essence(matrix.ask(Interface::Key(&keys.whole), "GET /v1/nowhere", &Body::None).await);
     for (route, fixture) in rows() {
         let mut ids = vec![String::new()];
         if let Some(kind) = fixture.of {
@@ -134,7 +134,7 @@ async fn unauthorized_requests_are_refused_before_any_lookup() {
         }
         for id in &ids {
             let line = line(&route, id);
-            let ask = async |key: &str| essence(matrix.ask(Door::Key(key), &line, &fixture.body()).await);
+            let ask = async |key: &str| essence(matrix.ask(Interface::Key(key), &line, &fixture.body()).await);
             let (missing, revoked) = (ask("").await, ask(&keys.revoked).await);
             assert_eq!((missing.0, revoked.0), (401, 401), "{line}");
             assert!(revoked.2.contains("unauthenticated") && revoked.1["www-authenticate"] == "Bearer", "{line}");
@@ -164,9 +164,9 @@ async fn own_objects_are_served_to_every_key_and_to_the_operator() {
         let Own { whole, limited } = fixture.own;
         let account = matrix.world.account;
         let is_operators = matches!(route.access, Access::Operator(_));
-        let by_key = [(Door::Key(&keys.whole), whole), (Door::Key(&keys.limited), limited)];
-        let asked = by_key.into_iter().filter(|_| !is_operators).chain([(Door::Operator(account), whole)]);
-        for (door, status) in asked.collect::<Vec<_>>() {
+        let by_key = [(Interface::Key(&keys.whole), whole), (Interface::Key(&keys.limited), limited)];
+        let asked = by_key.into_iter().filter(|_| !is_operators).chain([(Interface::Operator(account), whole)]);
+        for (interface, status) in asked.collect::<Vec<_>>() {
             let id = match fixture.of {
                 // A finished object can't be ended again.
                 Some(kind) if route.method == Method::DELETE || route.name == "messages.cancel" => {
@@ -177,7 +177,7 @@ async fn own_objects_are_served_to_every_key_and_to_the_operator() {
             };
             let line = line(&route, &id);
             // The request is built again: some bodies can be used only once.
-            let reply = matrix.ask(door, &line, &self::fixture::fixture(route.name).body()).await;
+            let reply = matrix.ask(interface, &line, &self::fixture::fixture(route.name).body()).await;
             assert_eq!(reply.status, status, "{line}: {}", reply.body);
         }
     }
@@ -241,13 +241,13 @@ async fn every_route_names_unknown_members_and_suggests_known_ones() {
             None => String::new(),
         };
         let line = line(&route, &id);
-        let door = match route.access {
-            Access::Operator(_) => Door::Operator(matrix.world.account),
+        let interface = match route.access {
+            Access::Operator(_) => Interface::Operator(matrix.world.account),
             Access::Key(_) | Access::Scoped(..) | Access::Open(_) | Access::Page(..) | Access::Loopback(_) => {
-                Door::Key(&key)
+                Interface::Key(&key)
             }
         };
-        let refused = matrix.ask(door, &format!("{line}?nonsense=1"), &fixture.body()).await;
+        let refused = matrix.ask(interface, &format!("{line}?nonsense=1"), &fixture.body()).await;
         refused.fails_with(422, "validation_failed");
         assert_eq!(refused.json()["errors"]["nonsense"], serde_json::json!(["unknown parameter"]), "{line}");
         let Body::Json(body) = fixture.body() else { continue };
@@ -256,7 +256,7 @@ async fn every_route_names_unknown_members_and_suggests_known_ones() {
         let misspelt = name[..name.len() - 1].to_owned();
         body.remove(&name);
         body.insert(misspelt.clone(), value);
-        let refused = matrix.ask(door, &line, &Body::Json(Value::Object(body).to_string())).await;
+        let refused = matrix.ask(interface, &line, &Body::Json(Value::Object(body).to_string())).await;
         refused.fails_with(422, "validation_failed");
         let refused = refused.json();
         assert_eq!(refused["errors"][&misspelt], serde_json::json!(["unknown field"]), "{line}");

@@ -101,18 +101,18 @@ impl Matrix {
 
     /// Sends a request on a new connection (a stream never ends), over the network with a key or over the operator's
     /// socket without one. Asserts that the answer has no data of the other tenant.
-    pub(super) async fn ask(&self, door: Door<'_>, line: &str, body: &Body) -> Reply {
+    pub(super) async fn ask(&self, interface: Interface<'_>, line: &str, body: &Body) -> Reply {
         let header = match body {
             Body::None => String::new(),
             Body::Json(_) => "Content-Type: application/json\r\n".to_owned(),
             Body::Csv(_) => "Content-Type: text/csv\r\n".to_owned(),
         };
-        let reply = match door {
-            Door::Key(key) => {
+        let reply = match interface {
+            Interface::Key(key) => {
                 let mut client = Client::open(self.world.address).await;
                 client.asked(line, key, &header, body.text()).await
             }
-            Door::Operator(account) => {
+            Interface::Operator(account) => {
                 let socket = UnixStream::connect(self.world.directory.path().join("admin.sock")).await.unwrap();
                 let header = format!("{header}X-Postrider-Account: {account}\r\n");
                 Client::over(socket).asked(line, "", &header, body.text()).await
@@ -121,7 +121,7 @@ impl Matrix {
         let all = format!("{:?} {}", reply.headers, reply.body);
         for secret in &self.secrets {
             let is_of_all = [" /v1/accounts", " /v1/operator/"].iter().any(|path| line.contains(path));
-            let may_show = is_of_all && matches!(door, Door::Operator(_));
+            let may_show = is_of_all && matches!(interface, Interface::Operator(_));
             assert!(may_show || !all.contains(secret.as_str()), "{line} shows {secret}: {all}");
         }
         reply
@@ -174,7 +174,7 @@ impl Matrix {
 
 /// The interface of a request.
 #[derive(Clone, Copy)]
-pub(super) enum Door<'a> {
+pub(super) enum Interface<'a> {
     /// The network, with this key; an empty one means no key.
     Key(&'a str),
     /// The operator's socket, for this account.

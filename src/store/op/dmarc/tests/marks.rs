@@ -31,7 +31,7 @@ fn marks_require_a_reported_source_or_reporter() {
 }
 
 #[test]
-fn a_mark_stands_in_a_row_of_its_own_until_it_is_removed_or_its_source_is() {
+fn a_mark_is_a_separate_row_until_it_or_its_source_is_removed() {
     let mut world = World::new();
     let marks = |world: &World| -> Vec<(Vec<u8>, DmarcMarkRow)> {
         let prefix = keys::dmarc_domain(world.account, world.domain);

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::net::http_listener::TlsDoor;
+use crate::net::http_listener::HttpTls;
 use crate::net::https_redirect::HttpsRedirect;
 use crate::net::tls_settings::TlsSettings;
 
@@ -48,9 +48,9 @@ fn pair() -> (ServerConfig, ClientConfig) {
     (server, client.with_root_certificates(roots).with_no_client_auth())
 }
 
-fn door(settings: &Arc<TlsSettings>) -> TlsDoor {
+fn http_tls(settings: &Arc<TlsSettings>) -> HttpTls {
     let clear = Arc::new(HttpsRedirect::new(Arc::default(), "https://localhost"));
-    TlsDoor { settings: Arc::clone(settings), clear }
+    HttpTls { settings: Arc::clone(settings), clear }
 }
 
 async fn secured(
@@ -66,7 +66,7 @@ async fn tls_serves_both_protocols_and_a_new_certificate_applies_to_new_connecti
     let (config, client_config) = pair();
     let settings = Arc::new(TlsSettings::new(config));
     let (mut server, _) = server(HttpLimits::default(), ServiceLimits::default());
-    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), Some(door(&settings))).await.unwrap();
+    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), Some(http_tls(&settings))).await.unwrap();
 
     let mut old = Client::over(secured(address, client_config.clone()).await.unwrap());
     assert_eq!(old.post("{}").await.status, 202);
@@ -89,8 +89,8 @@ async fn tls_serves_both_protocols_and_a_new_certificate_applies_to_new_connecti
 async fn plain_http_on_a_tls_port_is_redirected() {
     let (config, client_config) = pair();
     let (mut server, _) = server(HttpLimits::default(), ServiceLimits::default());
-    let door = door(&Arc::new(TlsSettings::new(config)));
-    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), Some(door)).await.unwrap();
+    let tls = http_tls(&Arc::new(TlsSettings::new(config)));
+    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), Some(tls)).await.unwrap();
 
     let mut clear = Client::over(TcpStream::connect(address).await.unwrap());
     let reply = clear.get("/v1/messages/1", "").await;

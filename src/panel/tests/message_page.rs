@@ -1,6 +1,6 @@
 //! Tests of the message page, of the overview, and of the `dev` pages.
 
-use super::looking::facts;
+use super::page_contents::facts;
 use super::*;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
 use crate::domain::webhook_url::WebhookUrl;

@@ -51,7 +51,7 @@ async fn a_quota_is_shown_from_four_fifths_of_its_window() {
 }
 
 #[tokio::test]
-async fn a_message_tells_its_whole_story() {
+async fn the_message_page_shows_the_whole_timeline() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     browser.post("/settings", &[("time_zone", "Europe/Vienna")]).await;

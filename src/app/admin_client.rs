@@ -93,7 +93,7 @@ impl AdminClient {
     /// Requests a large answer, which is read as a stream.
     ///
     /// # Errors
-    /// As [`Self::ask`].
+    /// The errors of [`Self::ask`].
     pub fn download(&self, purpose: &str, path: &str) -> Result<Download, CliError> {
         let request = AdminRequest { method: Method::GET, path: path.to_owned(), account: None, body: None };
         match admin_socket::download(&self.socket, request, DEADLINE).map_err(|why| self.unreached(purpose, &why))? {

@@ -43,7 +43,7 @@ impl<S: Serve> Metrics<S> {
     /// Listens as configured, for `service`.
     ///
     /// # Errors
-    /// As [`Metrics::start`].
+    /// The errors of [`Metrics::start`].
     pub(super) async fn listen(config: &Config, service: S) -> Result<Self, CliError> {
         let limits = HttpLimits { connections: CONNECTIONS_MAX, ..HttpLimits::default() };
         let mut server = HttpServer::new(Arc::new(service), limits);

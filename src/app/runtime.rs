@@ -25,7 +25,7 @@ const TRIM_BYTES: usize = 20 << 20;
 /// it never keeps the process from ending.
 ///
 /// # Errors
-/// Those of [`build`] and of `work`.
+/// Errors of [`build`] and of `work`.
 pub(super) fn run<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = build()?;
     let done = runtime.block_on(work);

@@ -75,7 +75,7 @@ impl WebhookUrl {
     /// Checks `text` for a program under development: http is allowed too.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// The errors of [`Self::parse`].
     pub fn parse_local(text: &str, permits: impl Fn(IpAddr) -> bool) -> Result<Self, InvalidWebhookUrl> {
         Self::of_schemes(&["https://", "http://"], text, permits)
     }

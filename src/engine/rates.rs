@@ -69,7 +69,7 @@ impl Rates {
     /// the admitted one does not count either.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// The errors of [`Self::admit`].
     pub fn admit_more(
         &self,
         account: AccountId,

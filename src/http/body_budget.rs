@@ -195,7 +195,7 @@ impl Charge {
     /// Charges everything that has arrived.
     ///
     /// # Errors
-    /// As [`Self::grow`].
+    /// The errors of [`Self::grow`].
     pub(super) fn settle(&mut self) -> Result<(), ApiError> {
         self.is_free = false;
         self.budgets.take(&self.holder, self.received - self.charged)?;

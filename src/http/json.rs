@@ -66,7 +66,7 @@ fn invalid(fault: &str) -> ApiError {
 /// is read.
 ///
 /// # Errors
-/// As [`parse_object`].
+/// The errors of [`parse_object`].
 pub fn parse_email(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     parse_with(body, Lists::Email)
 }
@@ -74,7 +74,7 @@ pub fn parse_email(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
 /// Parses `body` as a list of emails.
 ///
 /// # Errors
-/// As [`parse_object`], for a list.
+/// The errors of [`parse_object`], for a list.
 pub fn parse_list(body: &[u8]) -> Result<Vec<Value>, ApiError> {
     let value = read(body, LIST_VALUES_MAX, |reader, left| {
         ValueSeed { depth: 0, left, lists: Lists::Email }.deserialize(reader)

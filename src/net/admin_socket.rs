@@ -78,7 +78,7 @@ pub struct Download {
 /// Starts a download. `deadline` applies to the head of the answer only.
 ///
 /// # Errors
-/// Those of [`ask`].
+/// Errors of [`ask`].
 pub fn download(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Result<DownloadResponse> {
     let runtime = runtime()?;
     let answer = runtime.block_on(async { timeout(deadline, exchange(socket, request)).await? })?;

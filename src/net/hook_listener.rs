@@ -45,7 +45,7 @@ impl HookListener {
     /// Binds `address`.
     ///
     /// # Errors
-    /// Those of binding.
+    /// Errors of binding.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address).await? })
     }

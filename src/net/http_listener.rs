@@ -151,7 +151,7 @@ impl<T: Serve> HttpServer<T> {
     /// requested.
     ///
     /// # Errors
-    /// Those of binding the socket.
+    /// Errors of binding the socket.
     pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<HttpTls>) -> io::Result<SocketAddr> {
         self.listen_on(TcpListener::bind(address).await?, tls)
     }
@@ -170,7 +170,7 @@ impl<T: Serve> HttpServer<T> {
     /// the lock of the data directory ensures that no live process uses it.
     ///
     /// # Errors
-    /// Those of binding the socket and setting its mode.
+    /// Errors of binding the socket and setting its mode.
     pub fn listen_unix(&mut self, path: &Path) -> io::Result<()> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

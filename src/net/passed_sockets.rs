@@ -35,7 +35,7 @@ impl PassedSockets {
     /// Returns a socket that listens at `address`: the passed one, or else a new one.
     ///
     /// # Errors
-    /// Those of binding.
+    /// Errors of binding.
     pub async fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
         match self.take(address) {
             Some(socket) => {

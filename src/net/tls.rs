@@ -68,7 +68,7 @@ impl ResolvesServerCert for Presenting {
 /// Reads a certificate chain and its key from PEM files, which may be one file.
 ///
 /// # Errors
-/// As [`server_config`].
+/// The errors of [`server_config`].
 pub fn pair(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsFault> {
     let what = || format!("cannot use the TLS certificate {}", certificate.display());
     let chain = certificates(certificate, what, CHAIN_REMEDY)?;
@@ -126,7 +126,7 @@ pub fn gather_entropy() {
 /// Returns the configuration of a self-signed certificate for mail.
 ///
 /// # Errors
-/// As [`self_signed_pair`].
+/// The errors of [`self_signed_pair`].
 pub fn self_signed(hostname: &str) -> Result<ServerConfig, TlsFault> {
     let pair = self_signed_pair(&[hostname.to_owned()])?;
     Ok(builder().with_cert_resolver(Arc::new(SingleCertAndKey::from(pair))))

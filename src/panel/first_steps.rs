@@ -109,7 +109,7 @@ impl FirstSteps {
     /// The steps of the account, with the reason if the test message was refused.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Store errors.
     pub(super) fn of(visit: &Visit<'_>, fault: String) -> Result<Self, PageError> {
         let (engine, account) = (&visit.api.engine, visit.account_id());
         let some = PageRequest { before: None, limit: LOOKED_AT };

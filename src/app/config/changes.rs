@@ -16,7 +16,7 @@ impl Config {
     /// Reads the configuration file again; `None` if the configuration came from no file.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The errors of [`Self::load`].
     pub fn again(&self) -> Option<Result<Self, ConfigError>> {
         let source = self.source.as_ref()?;
         Some(Self::load(&source.file, &source.environment))

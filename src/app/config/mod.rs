@@ -156,7 +156,7 @@ impl Config {
     /// Returns the defaults, overridden by the variables of `environment`, without a file.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The errors of [`Self::load`].
     pub fn of_environment(environment: &Environment) -> Result<Self, ConfigError> {
         Self::default().with_text("", "of the environment", environment)
     }
@@ -164,7 +164,7 @@ impl Config {
     /// Reads the configuration in `text`; `origin` names it in errors.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The errors of [`Self::load`].
     pub fn parse(text: &str, origin: &str, environment: &Environment) -> Result<Self, ConfigError> {
         Self::default().with_text(text, origin, environment)
     }
@@ -172,7 +172,7 @@ impl Config {
     /// Returns this configuration, overridden by the file at `path`.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The errors of [`Self::load`].
     pub fn with_file(self, path: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
         match fs::read_to_string(path) {
@@ -184,7 +184,7 @@ impl Config {
     /// Returns this configuration, overridden by `text`.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// The errors of [`Self::load`].
     pub fn with_text(self, text: &str, origin: &str, environment: &Environment) -> Result<Self, ConfigError> {
         let mut notes = Notes::default();
         let root = tree::read(text, environment, &mut notes.faults);

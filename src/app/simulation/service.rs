@@ -66,7 +66,7 @@ pub(super) type Workers = Arc<Mutex<Option<Turns>>>;
 /// Opens the store on a machine's disk, and returns it with its clock. Moves its workers to `workers`.
 ///
 /// # Errors
-/// Those of opening it.
+/// Errors of opening the store.
 pub(super) fn open(
     world: &World,
     node: usize,
@@ -79,7 +79,7 @@ pub(super) fn open(
 /// Opens the store on any disk.
 ///
 /// # Errors
-/// Those of opening it.
+/// Errors of opening the store.
 pub(super) fn open_on(
     world: &World,
     machine: &Machine,

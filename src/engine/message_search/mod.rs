@@ -55,7 +55,7 @@ pub struct MessageFilter {
     pub original_message_id: Option<String>,
     /// Submission interface.
     pub via: Option<Via>,
-    /// The statuses, of which it has one. Empty matches every status.
+    /// Accepted statuses of the message. An empty list accepts every status.
     pub statuses: Vec<Status>,
     /// The stream.
     pub stream: Option<Stream>,

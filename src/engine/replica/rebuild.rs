@@ -89,7 +89,7 @@ fn cause(error: RestoreError) -> ReplicaError {
 /// Builds a data directory from the base of `manifest`, and opens it at its position in the log.
 ///
 /// # Errors
-/// Those of [`rebuild`] and of [`follow_from`].
+/// Errors of [`rebuild`] and of [`follow_from`].
 pub async fn build(
     objects: &ReplicaObjects,
     manifest: &Manifest,

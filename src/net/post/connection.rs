@@ -83,7 +83,7 @@ impl Connection {
     /// Sends one request and waits for the head of its answer.
     ///
     /// # Errors
-    /// Those of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) if more interim answers or bytes than allowed
+    /// Errors of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) if more interim answers or bytes than allowed
     /// arrived before that head.
     pub(in crate::net) async fn exchange(
         &mut self,

@@ -14,7 +14,7 @@ const LINE_BYTES: usize = 512;
 /// Returns the greeting of the server at `address` without its line end. Connects from `source`, if given.
 ///
 /// # Errors
-/// Those of the connection; `TimedOut` after `max_wait`.
+/// Errors of the connection; `TimedOut` after `max_wait`.
 pub async fn greeting(address: SocketAddr, source: Option<IpAddr>, max_wait: Duration) -> io::Result<String> {
     timeout(max_wait, greeted(address, source)).await?
 }

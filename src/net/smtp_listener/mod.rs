@@ -171,7 +171,7 @@ impl SmtpListener {
     /// Binds `address` (port 0 lets the system choose) and starts to receive.
     ///
     /// # Errors
-    /// Those of binding.
+    /// Errors of binding.
     pub async fn bind(address: SocketAddr, config: ListenerConfig, service: Arc<dyn MailService>) -> io::Result<Self> {
         Self::on(TcpListener::bind(address).await?, config, service)
     }

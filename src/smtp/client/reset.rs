@@ -1,5 +1,5 @@
-//! RSET before a further message, as a step of its own. A server without PIPELINING gets MAIL only after its answer,
-//! but MAIL must follow the last check of the message at once.
+//! RSET before a further message, as a separate step. A server without PIPELINING gets MAIL only after the answer to
+//! RSET, but MAIL must follow the last check of the message at once.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use super::{Client, State};
 use crate::smtp::transcript::Transcript;
 
 impl Client {
-    /// Sends an RSET before the next message, if the server takes no MAIL with it. Returns whether it does. After the
-    /// answer, [`Client::begin`] writes MAIL at once.
+    /// Sends an RSET before the next message, if the server does not support MAIL in the same write. Returns whether an
+    /// RSET was sent. After its answer, [`Client::begin`] writes MAIL at once.
     pub fn reset(&mut self, now: Duration) -> bool {
         let is_needed = self.is_reusable() && self.messages > 0 && !self.is_reset && !self.capabilities.pipelining;
         if is_needed {

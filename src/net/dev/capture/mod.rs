@@ -82,7 +82,7 @@ impl Capture {
     /// Opens the captured mail of a data directory. Empty if there is none.
     ///
     /// # Errors
-    /// Those of the file system. Files that are not captured messages are ignored.
+    /// File system errors. Files that are not captured messages are ignored.
     pub fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let directory = data_dir.join(DIRECTORY);
         fs::create_dir_all(data_dir)?;
@@ -121,7 +121,7 @@ impl Capture {
     /// is dropped. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system; then nothing is stored.
+    /// File system errors; then nothing is stored.
     pub fn keep(&self, mail_from: String, rcpt_to: String, message: &[u8]) -> io::Result<MessageId> {
         let received_at = self.clock.now();
         let Headers { message_id, subject, from } = read_headers(message);
@@ -186,7 +186,7 @@ impl Capture {
     /// Removes the mail of an account. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system; mail that was not removed is still listed.
+    /// File system errors; mail that was not removed is still listed.
     pub fn remove_of(&self, account: AccountId) -> io::Result<()> {
         let own: HashSet<_> =
             self.list().iter().filter(|mail| mail.account_id == Some(account)).map(|mail| mail.message_id).collect();
@@ -196,7 +196,7 @@ impl Capture {
     /// Returns one message with its bytes as received; `None` if there is no such message. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// File system errors.
     pub fn get(&self, message_id: MessageId) -> io::Result<Option<(CapturedMail, Vec<u8>)>> {
         if !self.index().arrivals.contains_key(&message_id) {
             return Ok(None);
@@ -215,7 +215,7 @@ impl Capture {
     /// Removes the messages for which `is_over` returns true. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system, and of `is_over`; mail that was not removed is still listed.
+    /// Errors of the file system, and of `is_over`; mail that was not removed is still listed.
     pub fn remove_where(&self, is_over: impl Fn(MessageId) -> io::Result<bool>) -> io::Result<()> {
         for mail in self.list() {
             if !is_over(mail.message_id)? {
@@ -236,7 +236,7 @@ impl Capture {
     /// Removes all captured mail. Blocks on the file system.
     ///
     /// # Errors
-    /// Those of the file system; mail that was not removed is still listed.
+    /// File system errors; mail that was not removed is still listed.
     pub fn clear(&self) -> io::Result<()> {
         let mut index = self.index();
         while let Some(entry) = index.by_arrival.last_entry() {

@@ -36,7 +36,7 @@ impl DevReceiver {
     /// sends the later reports of the simulator.
     ///
     /// # Errors
-    /// Those of binding.
+    /// Errors of binding.
     pub async fn start(capture: Arc<Capture>, reporter: Arc<Reporter>) -> io::Result<Self> {
         let service = Arc::new(Capturing { capture, simulator: Simulator::new(), reporter });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

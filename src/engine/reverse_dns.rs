@@ -74,7 +74,7 @@ impl ReverseDns {
         sources
     }
 
-    /// Drops the names, so that the next caller looks them up again. A look-up that is running stays.
+    /// Drops the names, so that the next caller looks them up again. A lookup that is running stays.
     pub(super) fn forget(&self) {
         if let Ok(mut last) = self.0.try_lock() {
             *last = None;

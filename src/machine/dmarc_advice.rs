@@ -183,7 +183,7 @@ pub fn advise(evidence: &Evidence) -> Advice {
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Unknown => {
-            return Advice::new(Action::Wait, "The last look-up of the domain's DMARC record failed.");
+            return Advice::new(Action::Wait, "The last lookup of the domain's DMARC record failed.");
         }
     };
     let theirs = published.at_own_name();

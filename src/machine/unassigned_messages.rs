@@ -1,4 +1,4 @@
-//! Unassigned messages: spilled messages without a destination, because they wait for look-ups or are paused. They are
+//! Unassigned messages: spilled messages without a destination, because they wait for lookups or are paused. They are
 //! only in the store. Memory has the position of the first one, and the time at which the first of them expires.
 
 use super::destination::{Spill, SpillArea};

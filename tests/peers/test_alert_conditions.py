@@ -70,7 +70,7 @@ def test_a_reverse_name_raises_an_alert_at_the_second_check_until_it_is_right(be
     assert service.api.get(f"/v1/alerts/{alert['id']}")["severity"] == "warning", "a name that leads back"
     knot.close()
     service.cli("alert", "check")
-    assert service.api.get(f"/v1/alerts/{alert['id']}")["resolved_at"] is None, "a failed look-up says nothing"
+    assert service.api.get(f"/v1/alerts/{alert['id']}")["resolved_at"] is None, "a failed lookup says nothing"
 
 
 def test_a_blocked_port_raises_an_alert_at_the_second_check_until_a_server_greets(begin, operator, knot, sink):

@@ -25,7 +25,7 @@ pub(super) async fn findings(engine: &Arc<Engine>) -> Result<Vec<Finding>, Store
     if domains.is_empty() {
         return Ok(findings);
     }
-    // The names are looked up once: while DNS fails, a look-up for each domain would delay all checks by its time
+    // The names are looked up once: while DNS fails, a lookup for each domain would delay all checks by its time
     // limit.
     let own = Arc::new(engine.own_networks().await);
     for (account, domain, row) in domains {

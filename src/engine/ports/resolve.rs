@@ -75,7 +75,7 @@ pub enum RouteFailure {
     #[error("the domain could not be looked up: {0}")]
     Temporary(String),
     /// Too many lookups are in flight, so no query was sent. Nothing is known, and it does not count as an attempt.
-    #[error("too many look-ups at once")]
+    #[error("too many lookups at once")]
     Unasked,
 }
 
@@ -86,10 +86,10 @@ pub enum LookupFailure {
     #[error("no such record")]
     Absent,
     /// DNS did not answer.
-    #[error("the look-up failed: {0}")]
+    #[error("the lookup failed: {0}")]
     Temporary(String),
     /// Too many lookups are in flight, so no query was sent. It says nothing about the name.
-    #[error("too many look-ups at once")]
+    #[error("too many lookups at once")]
     Unasked,
 }
 

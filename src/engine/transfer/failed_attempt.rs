@@ -12,7 +12,7 @@ use crate::smtp::outcome::{Ending, Outcome, Phase};
 use crate::smtp::verdict::{Deferral, Scope, Verdict};
 use crate::store::op::settle_transfer::TransferEnd;
 
-/// Delay after which a message is checked again if too many look-ups were running.
+/// Delay after which a message is checked again if too many lookups were running.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Returns the relay's own failure, if the outcome shows one: its address, or the smarthost's login and encryption,
@@ -73,7 +73,7 @@ pub(super) fn no_server() -> Deferral {
     Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false }
 }
 
-/// Returns the end for a look-up that was not possible now. It is repeated soon and charged to no message.
+/// Returns the end for a lookup that was not possible now. It is repeated soon and charged to no message.
 pub(super) fn unasked(now: Timestamp) -> TransferEnd {
     TransferEnd::Postponed { until: now + ASK_AGAIN }
 }

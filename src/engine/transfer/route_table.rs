@@ -1,5 +1,5 @@
-//! The table of domains' routes: known sites, look-ups that run or wait, and the messages that wait for them. It has no
-//! task and no lock; `routes` runs the look-ups.
+//! The table of domains' routes: known sites, lookups that run or wait, and the messages that wait for them. It has no
+//! task and no lock; `routes` runs the lookups.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::engine::ports::RouteFailure;
 use crate::machine::budget::{Budget, Claim, ClaimId};
 use crate::store::timer::Timer;
 
-/// Maximum number of concurrent look-ups.
+/// Maximum number of concurrent lookups.
 const PROMPT_MAX: u32 = 128;
-/// Maximum number of slow look-ups. Beyond that, a slow one is abandoned and repeated later.
+/// Maximum number of slow lookups. Beyond that, a slow one is abandoned and repeated later.
 const SLOW_MAX: u32 = 1024;
-/// Maximum number of messages that wait for look-ups, as timers in memory. Accounts share these places as they share
+/// Maximum number of messages that wait for lookups, as timers in memory. Accounts share these places as they share
 /// connections. Other messages stay only in the store. Tests use a smaller limit.
 pub(super) const WAITING_MAX: u32 = if cfg!(test) { 2_048 } else { 65_536 };
 /// Further time for which an outdated site is used while it is looked up again.
@@ -33,9 +33,9 @@ pub(super) enum Route {
     To(Site),
     /// The mail can't be sent anywhere.
     Failed(RouteFailure),
-    /// The look-up runs. The timer is given back when it ends.
+    /// The lookup runs. The timer is given back when it ends.
     Asked,
-    /// Too many messages wait for look-ups.
+    /// Too many messages wait for lookups.
     Full,
 }
 
@@ -67,25 +67,25 @@ pub(super) enum Seen {
     Nothing,
 }
 
-/// A domain whose look-up runs or waits.
+/// A domain whose lookup runs or waits.
 pub(super) struct Asked {
-    /// Time at which the look-up began to wait.
+    /// Time at which the lookup began to wait.
     pub(super) since: Duration,
-    /// One look-up for each account that needs it. The first result serves all.
-    pub(super) look_ups: Vec<LookUp>,
+    /// One lookup for each account that needs it. The first result serves all.
+    pub(super) lookups: Vec<Lookup>,
     pub(super) waiting: Vec<(Timer, Stream)>,
     /// The outdated site that is used meanwhile.
     pub(super) stale: Option<Known>,
 }
 
-/// One account's look-up of a domain.
-pub(super) struct LookUp {
+/// One account's lookup of a domain.
+pub(super) struct Lookup {
     claim: Claim,
     /// Place in the queue; `None` once it has begun.
     queued: Option<ClaimId>,
 }
 
-/// Cached result of a look-up.
+/// Cached result of a lookup.
 pub(super) struct Known {
     pub(super) found: Result<Site, RouteFailure>,
     pub(super) until: Duration,
@@ -107,14 +107,14 @@ impl Known {
     }
 }
 
-/// The domains' routes and look-ups.
+/// The domains' routes and lookups.
 pub(super) struct RouteTable {
     pub(super) entries: HashMap<DomainName, Entry>,
     /// Number of bytes at which domains are removed.
     prune_at: usize,
     /// Memory of all entries added since domains were last removed, and of those that remained then.
     pub(super) bytes: usize,
-    /// Domains whose look-up has not begun.
+    /// Domains whose lookup has not begun.
     queued: HashMap<ClaimId, DomainName>,
     /// Waiting messages.
     pub(super) waiting: Budget,
@@ -130,22 +130,22 @@ impl Default for RouteTable {
 }
 
 impl RouteTable {
-    /// Queues the account's look-up of `domain`, unless it has one. Transactional mail replaces a marketing claim.
+    /// Queues the account's lookup of `domain`, unless it has one. Transactional mail replaces a marketing claim.
     fn enqueue(&mut self, domain: &DomainName, claim: Claim) {
         let Some(Entry::Asked(asked)) = self.entries.get_mut(domain) else { return };
-        let own = asked.look_ups.iter().position(|one| one.claim.account == claim.account);
+        let own = asked.lookups.iter().position(|one| one.claim.account == claim.account);
         if let Some(own) = own {
-            let LookUp { claim: before, queued: Some(id) } = asked.look_ups[own] else { return };
+            let Lookup { claim: before, queued: Some(id) } = asked.lookups[own] else { return };
             if (before.stream, claim.stream) != (Stream::Marketing, Stream::Transactional) {
                 return;
             }
-            asked.look_ups.swap_remove(own);
+            asked.lookups.swap_remove(own);
             self.prompt.withdraw(id, &before);
             self.queued.remove(&id);
         }
         let id = self.prompt.request(claim);
         self.queued.insert(id, domain.clone());
-        asked.look_ups.push(LookUp { claim, queued: Some(id) });
+        asked.lookups.push(Lookup { claim, queued: Some(id) });
     }
 
     /// Lets another message wait for `domain`, which is unknown.
@@ -157,7 +157,7 @@ impl RouteTable {
         match self.entries.get_mut(domain) {
             Some(Entry::Asked(asked)) => asked.waiting.push((timer, stream)),
             Some(Entry::Known(_)) | None => {
-                let asked = Asked { since, look_ups: Vec::new(), waiting: vec![(timer, stream)], stale: None };
+                let asked = Asked { since, lookups: Vec::new(), waiting: vec![(timer, stream)], stale: None };
                 self.entries.insert(domain.clone(), Entry::Asked(asked));
             }
         }
@@ -165,7 +165,7 @@ impl RouteTable {
         Route::Asked
     }
 
-    /// Returns the cached route that is valid at `now`. An outdated one is queued for another look-up.
+    /// Returns the cached route that is valid at `now`. An outdated one is queued for another lookup.
     pub(super) fn known(&mut self, domain: &DomainName, claim: Claim, now: Duration) -> Option<Route> {
         let route = match self.entries.get_mut(domain)? {
             Entry::Known(known) if known.is_fresh(now) => {
@@ -178,7 +178,7 @@ impl RouteTable {
             }
         };
         if let Some(Entry::Known(known)) = self.entries.remove(domain) {
-            let asked = Asked { since: now, look_ups: Vec::new(), waiting: Vec::new(), stale: Some(known) };
+            let asked = Asked { since: now, lookups: Vec::new(), waiting: Vec::new(), stale: Some(known) };
             self.entries.insert(domain.clone(), Entry::Asked(asked));
         }
         self.enqueue(domain, claim);
@@ -208,7 +208,7 @@ impl RouteTable {
             self.entries.remove(&domain);
             self.bytes -= bytes;
         }
-        // Domains whose look-up runs stay, so more may remain.
+        // Domains whose lookup runs stay, so more may remain.
         self.prune_at = self.bytes * 2;
     }
 
@@ -217,28 +217,28 @@ impl RouteTable {
         let (id, claim) = self.prompt.grant()?;
         let domain = self.queued.remove(&id)?;
         if let Some(Entry::Asked(asked)) = self.entries.get_mut(&domain) {
-            let own = asked.look_ups.iter_mut().filter(|one| one.queued == Some(id));
+            let own = asked.lookups.iter_mut().filter(|one| one.queued == Some(id));
             own.for_each(|own| own.queued = None);
         }
         Some((domain, claim))
     }
 
-    /// Whether the result of an account's look-up is the domain's. A look-up that was impossible decides nothing while
+    /// Whether the result of an account's lookup is the domain's. A lookup that was impossible decides nothing while
     /// other accounts have theirs, and a late one does not replace a result.
     pub(super) fn decides(&mut self, domain: &DomainName, claim: &Claim, found: &Result<Site, RouteFailure>) -> bool {
         match self.entries.get_mut(domain) {
             Some(Entry::Asked(asked)) => {
-                asked.look_ups.retain(|one| one.queued.is_some() || one.claim.account != claim.account);
-                *found != Err(RouteFailure::Unasked) || asked.look_ups.is_empty()
+                asked.lookups.retain(|one| one.queued.is_some() || one.claim.account != claim.account);
+                *found != Err(RouteFailure::Unasked) || asked.lookups.is_empty()
             }
             Some(Entry::Known(_)) => found.is_ok(),
             None => true,
         }
     }
 
-    /// Removes the domain's look-ups that have not begun.
-    pub(super) fn withdraw(&mut self, look_ups: &[LookUp]) {
-        for LookUp { claim, queued } in look_ups {
+    /// Removes the domain's lookups that have not begun.
+    pub(super) fn withdraw(&mut self, lookups: &[Lookup]) {
+        for Lookup { claim, queued } in lookups {
             if let Some(id) = queued {
                 self.prompt.withdraw(*id, claim);
                 self.queued.remove(id);
@@ -255,7 +255,7 @@ mod tests {
     use crate::store::timer::TimerKind;
 
     #[test]
-    fn an_impossible_look_up_decides_nothing_while_another_account_has_one() {
+    fn an_impossible_lookup_decides_nothing_while_another_account_has_one() {
         let (mut table, domain) = (RouteTable::default(), "a.test".parse().unwrap());
         let mut claims = [1, 2].map(|number| {
             let timer = Timer::of_store(Timestamp::ZERO, TimerKind::Transfer);

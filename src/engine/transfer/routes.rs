@@ -1,10 +1,10 @@
 //! Routes of domains: the site of a domain is looked up before a message joins a destination queue, once for all
 //! waiting messages.
 //!
-//! A message that waits for a look-up is a timer and an entry here, never a task. The number of entries is limited.
+//! A message that waits for a lookup is a timer and an entry here, never a task. The number of entries is limited.
 //! Domains with transactional mail are looked up first, and marketing mail never uses all places. Accounts share the
-//! look-ups as they share connections, and each account has look-ups of its own: none waits for another's turn. A slow
-//! look-up gives its permit to others, so a silent name server delays no other mail. An outdated site is looked up
+//! lookups as they share connections, and each account has lookups of its own: none waits for another's turn. A slow
+//! lookup gives its permit to others, so a silent name server delays no other mail. An outdated site is looked up
 //! again while its mail continues.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use crate::machine::budget::Claim;
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::Timer;
 
-/// Time after which a look-up counts as slow and gives its permit to the next one.
+/// Time after which a lookup counts as slow and gives its permit to the next one.
 const PROMPT: Duration = Duration::from_secs(2);
 /// Time for which a domain's site is cached. The servers themselves are looked up for every connection, by their TTL.
 const SITE_LIFETIME: Duration = Duration::from_secs(60);
@@ -59,12 +59,12 @@ impl Routes {
         route
     }
 
-    /// Whether another message may wait for a look-up.
+    /// Whether another message may wait for a lookup.
     pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
         self.state().waiting.would_fit(&Claim::single(account, stream))
     }
 
-    /// Whether almost no further message can wait for a look-up.
+    /// Whether almost no further message can wait for a lookup.
     pub(super) fn is_full(&self) -> bool {
         self.state().waiting.used() >= WAITING_MAX
     }
@@ -91,12 +91,12 @@ impl Routes {
         }
     }
 
-    /// Begins look-ups while permits are free.
+    /// Begins lookups while permits are free.
     fn start(self: &Arc<Self>) {
         loop {
             let next = self.state().next();
             let Some((domain, claim)) = next else { return };
-            // The future is boxed, because a look-up may start another one.
+            // The future is boxed, because a lookup may start another one.
             let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, claim));
             tokio::spawn(look_up);
         }
@@ -125,7 +125,7 @@ impl Routes {
         self.store_route(&domain, &claim, found);
     }
 
-    /// Looks a domain up. A crash counts as a failed look-up, so that its waiters are served.
+    /// Looks a domain up. A crash counts as a failed lookup, so that its waiters are served.
     async fn looked_up(&self, domain: &DomainName, requester: Requester) -> Result<Site, RouteFailure> {
         let looked_up = caught(self.look_up(domain, requester)).await;
         looked_up.unwrap_or_else(|crashed| Err(RouteFailure::Temporary(crashed.to_string())))
@@ -156,9 +156,9 @@ impl Routes {
         let Some(Entry::Asked(asked)) = before else { return };
         let was_half_full = state.waiting.used() >= WAITING_MAX / 2;
         asked.waiting.iter().for_each(|(timer, stream)| state.waiting.release(&Claim::single(timer.account, *stream)));
-        state.withdraw(&asked.look_ups);
+        state.withdraw(&asked.lookups);
         let is_half_empty = was_half_full && state.waiting.used() < WAITING_MAX / 2;
-        // The look-up gave no result: the earlier state stays in use.
+        // The lookup gave no result: the earlier state stays in use.
         if let Some(stale) = asked.stale.filter(|_| is_unasked) {
             state.entries.insert(domain.clone(), Entry::Known(stale));
         }

@@ -1,4 +1,4 @@
-//! Unassigned messages: spilled messages without a destination queue, because they wait for look-ups or are paused.
+//! Unassigned messages: spilled messages without a destination queue, because they wait for lookups or are paused.
 //! They stay in the store with their timers, without a write. Only the position of the first one is in memory. They are
 //! read again when there is memory, when a pause ends, and when one of them expires.
 

@@ -1,4 +1,4 @@
-//! Reasons why a message waits, from the state of the destination queues, relays and look-ups.
+//! Reasons why a message waits, from the state of the destination queues, relays and lookups.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -41,7 +41,7 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
     }
     match lookups {
         Some(lookups) if *lookups > SPF_LOOKUPS_MAX => Judgement::fail(
-            format!("The record takes {lookups} DNS look-ups. Receivers stop at {SPF_LOOKUPS_MAX}: {record}"),
+            format!("The record takes {lookups} DNS lookups. Receivers stop at {SPF_LOOKUPS_MAX}: {record}"),
             "Remove includes of services that no longer send for the domain, or list their addresses.",
         ),
         _ if !lets_us_pass => Judgement::warn(
@@ -49,14 +49,14 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
             format!("Add {} as its first term.", wanted.split(' ').nth(1).unwrap_or_default()),
         ),
         Some(lookups) => {
-            Judgement::pass(format!("One record lets this server pass, with {lookups} DNS look-ups: {record}"))
+            Judgement::pass(format!("One record lets this server pass, with {lookups} DNS lookups: {record}"))
         }
         None => Judgement::pass(format!("One record lets this server pass: {record}")),
     }
 }
 
 pub(super) fn not_looked_up(what: &str) -> Judgement {
-    Judgement::unknown(format!("{what} was not checked yet, or the look-up failed."))
+    Judgement::unknown(format!("{what} was not checked yet, or the lookup failed."))
 }
 
 /// A record that a domain should publish.
@@ -203,7 +203,7 @@ pub fn reverse_dns(sources: Option<&[SourceFacts]>) -> Judgement {
         return Judgement::warn(seen, set(source));
     }
     match sources.iter().find(unknown) {
-        Some(source) => Judgement::unknown(format!("The reverse look-up of {} failed.", source.address)),
+        Some(source) => Judgement::unknown(format!("The reverse lookup of {} failed.", source.address)),
         None if sources.is_empty() => {
             Judgement::unknown("The address that receivers see is unknown. Set it as source of the relay.")
         }

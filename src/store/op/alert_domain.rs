@@ -88,7 +88,7 @@ pub(super) fn looked_at(
     alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
 }
 
-/// Whether the RSA record of the next signing keys was seen at the last successful look-up.
+/// Whether the RSA record of the next signing keys was seen at the last successful lookup.
 fn is_next_seen(row: &DomainRow) -> bool {
     let Some(key) = dkim::further(&row.dkim).filter(|key| key.state == DkimState::Standby) else { return false };
     let name = dkim_name(row, &key.selector);
@@ -266,7 +266,7 @@ mod tests {
         };
         use DkimState::{Pending, Standby};
         assert!(is_seen(Standby, Pending, RecordStatus::Ok));
-        assert!(is_seen(Standby, Standby, RecordStatus::Unchecked), "a failed look-up proves nothing");
+        assert!(is_seen(Standby, Standby, RecordStatus::Unchecked), "a failed lookup proves nothing");
         assert!(!is_seen(Pending, Standby, RecordStatus::Missing), "only the Ed25519 record is published");
         assert!(!is_seen(Standby, Standby, RecordStatus::Missing), "the record was removed again");
         assert!(!is_seen(Standby, Standby, RecordStatus::Mismatch));

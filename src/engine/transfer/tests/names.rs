@@ -1,4 +1,4 @@
-//! Tests of slow or postponed look-ups: which mail waits for them, and which does not.
+//! Tests of slow or postponed lookups: which mail waits for them, and which does not.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ async fn an_impossible_lookup_is_repeated_soon_and_charged_to_no_message() {
 }
 
 #[tokio::test]
-async fn accounts_take_turns_at_look_ups() {
+async fn accounts_take_turns_at_lookups() {
     let names = Names::new().await;
     for n in 0..1500 {
         let domain = format!("slow{n}.test");
@@ -137,7 +137,7 @@ async fn accounts_take_turns_at_look_ups() {
 }
 
 #[tokio::test]
-async fn an_account_never_waits_for_the_turn_of_another_account_s_look_up() {
+async fn an_account_never_waits_for_the_turn_of_another_account_s_lookup() {
     let names = Names::new().await;
     for n in 0..1500 {
         let domain = format!("slow{n}.test");

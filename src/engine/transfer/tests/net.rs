@@ -60,7 +60,7 @@ pub(super) struct Net {
     pub(super) behaviours: Mutex<HashMap<String, Behaviour>>,
     /// Domains and names of TXT records whose name server never answers.
     pub(super) stuck: Mutex<HashSet<String>>,
-    /// Domains whose look-up is not possible now, because too many are running.
+    /// Domains whose lookup is not possible now, because too many are running.
     pub(super) busy: Mutex<HashSet<String>>,
     /// Domains that were looked up.
     pub(super) asked: Mutex<Vec<String>>,

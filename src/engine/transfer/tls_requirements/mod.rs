@@ -14,7 +14,7 @@ use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, FinalResult, Scope, Verdict};
 use crate::store::row::message::MessageRow;
 
-/// Time for which a connection serves a domain under one policy without another look-up of its names.
+/// Time for which a connection serves a domain under one policy without another lookup of its names.
 const AGREED: Duration = Duration::from_secs(60);
 
 /// Domain and policy that a connection met at its last check.

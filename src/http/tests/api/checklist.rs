@@ -108,7 +108,7 @@ async fn every_dns_problem_is_an_item_with_a_remedy() {
     world.names.publish("MX shop.example", "");
     world.post(&verify, Value::Null).await;
     let list = world.checklist(&path).await;
-    assert!(list["items"][0]["seen"].as_str().unwrap().contains("11 DNS look-ups"), "{list}");
+    assert!(list["items"][0]["seen"].as_str().unwrap().contains("11 DNS lookups"), "{list}");
     for (id, expected) in [
         ("spf", "fail"),
         ("dmarc", "pass"),

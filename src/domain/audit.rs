@@ -141,8 +141,8 @@ actions! {
     SuppressionLifted = "removed the suppression of";
     /// A list of suppressions was imported.
     SuppressionsImported = "imported suppressions";
-    /// A queued message was cancelled.
-    MessageCanceled = "cancelled the message";
+    /// A queued message was canceled.
+    MessageCanceled = "canceled the message";
     /// A message was retried at once.
     MessageTried = "retried the message";
     /// The queued messages of a site were retried.

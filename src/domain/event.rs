@@ -35,7 +35,7 @@ pub enum EventType {
     Suppressed,
     /// The recipient used the hosted unsubscribe link.
     Unsubscribed,
-    /// Cancelled by the sender.
+    /// The sender canceled the message.
     Canceled,
 }
 

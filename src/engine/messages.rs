@@ -1,4 +1,4 @@
-//! Reading messages, with their timelines and content, and lists of them; cancelling a message (contract 3).
+//! Reading messages, with their timelines and content, and lists of them; canceling a message (contract 3).
 
 use std::collections::HashMap;
 use std::sync::Arc;

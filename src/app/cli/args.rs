@@ -38,7 +38,7 @@ pub(super) enum Command {
     Standby(StandbyArgs),
     /// Promote the running standby: it claims the log and serves.
     Promote(PromoteArgs),
-    /// Run everything in one process without set-up, capturing all mail.
+    /// Run everything in one process without setup, capturing all mail.
     Dev(Box<DevArgs>),
     /// Accounts.
     #[command(subcommand_required = true, arg_required_else_help = true)]

@@ -1,5 +1,5 @@
 //! The last check before MAIL. A worker reserves its message, gets its place and its connection, then makes its lease
-//! exclusive and reads the rows here. A message that is cancelled, suppressed, paused or expired while it waits for a
+//! exclusive and reads the rows here. A message that is canceled, suppressed, paused or expired while it waits for a
 //! place is never sent. A message that another operation decides about gives up its place at once.
 
 use super::Shared;

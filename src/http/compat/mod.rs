@@ -85,7 +85,7 @@ macro_rules! row {
     };
 }
 
-/// Cancelling requires the scope `manage`, as everywhere.
+/// Canceling requires the scope `manage`, as everywhere.
 const ROWS: [Row; 13] = [
     row!(Resend POST "/v1/compat/resend/emails", "compat.resend.send", Send, Message, resend::send),
     row!(Resend POST "/v1/compat/resend/emails/batch", "compat.resend.batch", Send, Message, resend::batch),

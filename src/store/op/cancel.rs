@@ -1,4 +1,4 @@
-//! Cancelling a queued message (contract 3). The caller holds its lease, so the message is not in flight.
+//! Canceling a queued message (contract 3). The caller holds its lease, so the message is not in flight.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub struct CancelMessage {
     pub message: MessageId,
 }
 
-/// Reason why a message can't be cancelled.
+/// Reason why a message can't be canceled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelRefusal {
     /// There is no such message.
@@ -59,7 +59,7 @@ mod tests {
     use crate::store::timer::TimerKind;
 
     #[test]
-    fn a_cancelled_message_has_an_event_and_no_timer_and_ignores_a_late_outcome() {
+    fn a_canceled_message_has_an_event_and_no_timer_and_ignores_a_late_outcome() {
         let test = TestStore::new();
         let sender = test.sender();
         let message = sender.accept("b@example.net");

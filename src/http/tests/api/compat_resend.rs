@@ -146,7 +146,7 @@ async fn a_list_unsubscribe_url_becomes_the_unsubscribe_url() {
 }
 
 #[tokio::test]
-async fn an_email_is_shown_and_cancelled_in_resends_form() {
+async fn an_email_is_shown_and_canceled_in_resends_form() {
     let mut world = World::new().await;
     let sent = world
         .email(json!({"from": "Shop <shop@example.test>", "to": "Ann <ann@example.org>", "subject": "Hi",
@@ -190,8 +190,8 @@ async fn an_email_is_shown_and_cancelled_in_resends_form() {
     ] {
         assert_eq!(email[field], value, "{field}");
     }
-    let cancelled = world.resend(&format!("POST /emails/{id}/cancel"), JSON, "").await;
-    assert_eq!((cancelled.status, cancelled.json()), (200, json!({"object": "email", "id": id})));
+    let canceled = world.resend(&format!("POST /emails/{id}/cancel"), JSON, "").await;
+    assert_eq!((canceled.status, canceled.json()), (200, json!({"object": "email", "id": id})));
     assert_eq!(world.resend(&format!("GET /emails/{id}"), "", "").await.json()["last_event"], "canceled");
     world.resend(&format!("POST /emails/{id}/cancel"), "", "{}").await.is_resend(409, "validation_error", "conflict");
     world.resend("GET /emails/x", "", "").await.is_resend(404, "not_found", "not_found");

@@ -24,14 +24,14 @@ static LEVEL: OnceLock<Box<dyn Fn(Level) + Send + Sync>> = OnceLock::new();
 /// Starts logging as configured in `log`. A second call changes nothing.
 pub(super) fn start(log: &Log) {
     let text = || fmt::layer().with_writer(io::stderr).with_ansi(false).boxed();
-    let mut unheard = None;
+    let mut journal_error = None;
     let lines = match log.format {
         LogFormat::Text => text(),
         LogFormat::Json => fmt::layer().json().flatten_event(true).with_writer(io::stderr).boxed(),
         LogFormat::Journald => match Journal::at(Path::new(journal::SOCKET)) {
             Ok(journal) => journal.boxed(),
             Err(error) => {
-                unheard = Some(error);
+                journal_error = Some(error);
                 text()
             }
         },
@@ -46,7 +46,7 @@ pub(super) fn start(log: &Log) {
             })
         });
     }
-    if let Some(error) = unheard {
+    if let Some(error) = journal_error {
         tracing::warn!(%error, socket = journal::SOCKET, "could not connect to the journal; logging to standard error");
     }
 }

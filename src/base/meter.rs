@@ -29,7 +29,7 @@ pub const DURATIONS: &[u64] = &[
     300_000_000,
 ];
 /// Bounds for batch sizes.
-pub const COMPANIES: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+pub const BATCH_SIZES: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /// A count that only increases.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::damage::Damage;
 use super::timer_counts::TimerCounts;
 use crate::base::id::MessageId;
-use crate::base::meter::{COMPANIES, Counter, Histogram};
+use crate::base::meter::{BATCH_SIZES, Counter, Histogram};
 use crate::base::time::Timestamp;
 use crate::domain::event::{BounceKind, EventType};
 use crate::domain::stream::Stream;
@@ -51,11 +51,11 @@ pub(super) struct CountedEvent {
 impl Default for StoreMeters {
     fn default() -> Self {
         Self {
-            commit_operations: Histogram::new(COMPANIES),
+            commit_operations: Histogram::new(BATCH_SIZES),
             commit_duration: Histogram::of_durations(),
             checkpoint_duration: Histogram::of_durations(),
             checkpoint_at: AtomicU64::new(0),
-            append_bodies: Histogram::new(COMPANIES),
+            append_bodies: Histogram::new(BATCH_SIZES),
             append_duration: Histogram::of_durations(),
             syncs: Counter::default(),
             damage: Arc::default(),

@@ -20,7 +20,7 @@ use crate::app::exit::Exit;
 const PURPOSE: &str = "send the message";
 const MESSAGES: &str = "/v1/messages";
 /// The first and the longest interval between two checks of a message without an outcome.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Options of `message send`.
 #[derive(Debug, Args)]
@@ -107,7 +107,7 @@ fn unread(what: &str, error: &io::Error) -> CliError {
 
 /// Waits for the message's outcome without a time limit, and returns the message.
 fn settled(session: &Session, one: &One<'_>) -> Result<Reply, EarlyExit> {
-    let (mut pause, longest) = LOOKS;
+    let (mut pause, longest) = POLL_INTERVALS;
     loop {
         let reply = session.get_one(one, "read the message")?;
         if !matches!(reply.value["status"].as_str(), Some("queued" | "deferred")) {

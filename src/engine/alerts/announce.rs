@@ -87,11 +87,11 @@ impl Engine {
             Scope::Account => snapshot.sound_rows::<User>(account.as_bytes(), USERS_COUNT)?,
         };
         for (_, user) in users {
-            let is_told = match row.condition {
+            let is_notified = match row.condition {
                 Condition::NewSignIn => row.subject.as_ref().is_some_and(|subject| subject.id == user.id.to_string()),
                 _ => settings.tells_owners && user.role == Role::Owner,
             };
-            if is_told && !user.disabled && is_proven(snapshot, &user.email)? {
+            if is_notified && !user.disabled && is_proven(snapshot, &user.email)? {
                 addresses.push(user.email);
             }
         }

@@ -111,12 +111,12 @@ impl Trial<'_> {
     /// The message's request for a connection to `target`.
     pub(super) fn claim(&self, target: &Target) -> Claim {
         let is_site = matches!(self.queue.site, Site::Provider(_) | Site::Servers(_));
-        let is_unheard = is_site && matches!(self.queue.trust(self.shared), Trust::New | Trust::Silent);
+        let is_unproven = is_site && matches!(self.queue.trust(self.shared), Trust::New | Trust::Silent);
         Claim {
             stream: self.row.stream,
             account: self.unsettled.queued.place.account,
             site: is_site.then_some(self.queue.site_key),
-            network: is_unheard.then(|| Network::of(target.address.ip())),
+            network: is_unproven.then(|| Network::of(target.address.ip())),
             units: 1,
         }
     }

@@ -59,7 +59,7 @@ enum StatusMeaning {
     /// Verified.
     Verified,
     /// Pre-verified by `dev`; DNS is never checked.
-    Decreed,
+    PreVerified,
     /// The DKIM record is missing. The domain stays verified until then.
     Failing { seen_at: Moment, until: Moment },
 }
@@ -134,7 +134,7 @@ fn written(
 fn standing(visit: &Visit<'_>, row: &DomainRow) -> StatusMeaning {
     match (row.status, row.next_check_at) {
         (DomainStatus::Pending, _) => StatusMeaning::Pending,
-        (DomainStatus::Verified, None) => StatusMeaning::Decreed,
+        (DomainStatus::Verified, None) => StatusMeaning::PreVerified,
         (DomainStatus::Verified, Some(_)) => StatusMeaning::Verified,
         (DomainStatus::Failing, _) => {
             let seen_at = row.last_seen_at.unwrap_or(row.created_at);

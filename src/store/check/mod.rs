@@ -38,7 +38,7 @@ use crate::base::id::{MessageId, Ulid};
 use crate::base::time::Timestamp;
 
 /// Maximum number of failures that are described. Further ones are only counted.
-const TOLD_MAX: usize = 100;
+const REPORTED_MAX: usize = 100;
 /// Number of rows between two progress reports.
 const STEP: u64 = 10_000;
 
@@ -128,7 +128,7 @@ impl Report {
 
     fn fail(&mut self, rule: Rule, what: impl FnOnce() -> String) {
         self.failed += 1;
-        if self.failures.len() < TOLD_MAX {
+        if self.failures.len() < REPORTED_MAX {
             self.failures.push(Failure { rule, what: what() });
         }
     }

@@ -66,7 +66,7 @@ pub(super) fn advance(
 }
 
 /// Makes the newest pair sign without a check: in `dev`, where domains count as verified and no record is looked up.
-pub(super) fn decree(row: &mut DomainRow, time: &ServiceTime) {
+pub(super) fn activate_unchecked(row: &mut DomainRow, time: &ServiceTime) {
     let Some(newest) = row.dkim.iter().map(DkimKeyRow::number).max() else { return };
     let state = |key: &DkimKeyRow| match key.state {
         _ if key.number() == newest => Some(DkimState::Active),

@@ -54,7 +54,7 @@ pub fn record(
     tables: &mut Tables<'_>,
     subject: &Subject<'_>,
     kind: EventType,
-    happening: &EventDetails<'_>,
+    details: &EventDetails<'_>,
 ) -> Result<EventId, StoreError> {
     let Subject { account, id: message, row } = *subject;
     let id: EventId = tables.next_id();
@@ -69,19 +69,19 @@ pub fn record(
         subject: row.subject.as_deref(),
         metadata: &row.metadata,
         created_at: tables.now(),
-        facts: &happening.facts,
-        next_attempt_at: happening.next_attempt_at,
-        bounce: happening.bounce,
-        complaint: happening.complaint,
+        facts: &details.facts,
+        next_attempt_at: details.next_attempt_at,
+        bounce: details.bounce,
+        complaint: details.complaint,
     };
     let bytes = serde_json::to_vec(&record).unwrap_or_else(|error| unreachable!("an event is plain JSON: {error}"));
     tables.put_bytes(Table::Timeline, &schema::timeline(account, message, id), bytes);
     tables.put(&schema::event(account, id), &EventLogRow { message, kind });
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
-    let bounce = happening.bounce.map(|bounce| bounce.kind);
+    let bounce = details.bounce.map(|bounce| bounce.kind);
     tables.count_event(CountedEvent { message, kind, stream: row.stream, bounce });
     tables.notify_followers(account);
-    outcomes::count(tables, subject, kind, happening)?;
+    outcomes::count(tables, subject, kind, details)?;
     if kind != EventType::Queued {
         message_index::note_status(tables, account, message, kind)?;
     }

@@ -42,8 +42,8 @@ impl Op for Unsubscribe {
         for effect in next.effects {
             if let Effect::Record(kind) = effect {
                 let subject = Subject { account: self.account, id: self.message, row: &row };
-                let happening = EventDetails { transfer: Some(&transfer), ..EventDetails::default() };
-                event::record(tables, &subject, kind, &happening)?;
+                let details = EventDetails { transfer: Some(&transfer), ..EventDetails::default() };
+                event::record(tables, &subject, kind, &details)?;
             }
         }
         // A recipient who was subscribed again can unsubscribe again; the timeline shows it once.

@@ -47,24 +47,24 @@ pub(super) fn count(
     tables: &mut Tables<'_>,
     subject: &Subject<'_>,
     kind: EventType,
-    happening: &EventDetails<'_>,
+    details: &EventDetails<'_>,
 ) -> Result<(), StoreError> {
     let Subject { account, row: message, .. } = *subject;
     if message.created_at < tables.expiry() - KEPT {
         return Ok(());
     }
     let hour = hour_of(message.created_at);
-    let provider = happening.transfer.and_then(|transfer| transfer.provider.as_deref()).unwrap_or_default();
+    let provider = details.transfer.and_then(|transfer| transfer.provider.as_deref()).unwrap_or_default();
     let (key, mut counts) = place(tables, account, hour, (message.stream, message.domain, provider))?;
-    counts.count(kind, happening.bounce);
+    counts.count(kind, details.bounce);
     let has_one_click = message.unsubscribe_url.as_deref().is_some_and(is_https);
     if kind == EventType::Queued && message.stream == Stream::Marketing && !has_one_click {
         counts.without_one_click += 1;
     }
     if kind == EventType::Delivered {
-        counts.count_delivery(tables.now().since(message.created_at), happening.facts.tls.is_some());
+        counts.count_delivery(tables.now().since(message.created_at), details.facts.tls.is_some());
     }
-    if completes_a_return(kind, happening.transfer) {
+    if completes_a_return(kind, details.transfer) {
         counts.returned += 1;
     }
     tables.put(&key, &counts);

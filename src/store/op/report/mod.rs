@@ -86,7 +86,7 @@ impl ReportMeaning {
         }
     }
 
-    fn happening(&self) -> EventDetails<'_> {
+    fn details(&self) -> EventDetails<'_> {
         match self {
             Self::Bounced { facts, bounce } | Self::Delayed { facts, bounce } => {
                 EventDetails { facts: facts.clone(), bounce: Some(bounce), ..EventDetails::default() }
@@ -171,8 +171,8 @@ impl ReportedMessage {
         kind: EventType,
     ) -> Result<(), StoreError> {
         let subject = Subject { account: self.account, id: self.message, row };
-        let happening = EventDetails { transfer: Some(transfer), ..self.news.happening() };
-        event::record(tables, &subject, kind, &happening).map(drop)
+        let details = EventDetails { transfer: Some(transfer), ..self.news.details() };
+        event::record(tables, &subject, kind, &details).map(drop)
     }
 
     /// Stops further attempts. An attempt in flight keeps its timer, so that its outcome is recorded.

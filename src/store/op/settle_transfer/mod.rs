@@ -282,7 +282,7 @@ impl SettleTransfer {
             | TransferEnd::Crashed => None,
         };
         let attempt = self.counts_as_attempt().then_some(transfer.attempts);
-        let happening = EventDetails {
+        let details = EventDetails {
             facts: AttemptFacts { attempt, ..self.facts.clone() },
             // A timer that is due at the deadline is not an attempt.
             next_attempt_at: transfer.due.filter(|due| *due < tables.time().deadline(message.give_up_at)),
@@ -291,7 +291,7 @@ impl SettleTransfer {
             transfer: Some(transfer),
         };
         let subject = Subject { account: self.account, id: self.message, row: message };
-        let event = event::record(tables, &subject, kind, &happening)?;
+        let event = event::record(tables, &subject, kind, &details)?;
         if let (Some(said), EventType::Deferred | EventType::Bounced | EventType::Failed) = (&self.transcript, kind) {
             let key = schema::timeline(self.account, self.message, event);
             tables.put_bytes(Table::Transcripts, &key, said.clone().into_bytes());

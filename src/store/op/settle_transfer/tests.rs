@@ -111,8 +111,8 @@ fn a_delivered_message_has_no_further_attempt() {
 fn deferrals_follow_the_schedule_within_ten_percent() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
-    let chances = [[0; 4], [255; 4], [128, 0, 0, 0], [0; 4], [255; 4], [0; 4], [0; 4], [0; 4]];
-    for ((attempt, minutes), random) in (1..).zip([1, 2, 4, 8, 15, 30, 60, 60]).zip(chances) {
+    let draws = [[0; 4], [255; 4], [128, 0, 0, 0], [0; 4], [255; 4], [0; 4], [0; 4], [0; 4]];
+    for ((attempt, minutes), random) in (1..).zip([1, 2, 4, 8, 15, 30, 60, 60]).zip(draws) {
         assert_eq!(scenario.settle(deferred(), facts(451), random), Settled::Recorded);
         let transfer = scenario.transfer();
         let due = transfer.due.unwrap();

@@ -9,7 +9,6 @@ use tokio::task::JoinSet;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::dmarc::report_address;
 use super::dns_facts;
 use super::domain_records::find;
 use super::listing::{self, Page, PageRequest};
@@ -315,23 +314,6 @@ pub fn dmarc_record_of(row: &DomainRow) -> Discovery {
     dmarc_walk::discover(&dmarc_answers(&row.findings))
 }
 
-/// Returns the DMARC record to publish at the domain itself. It is never milder than one that the domain inherits.
-fn dmarc_record_for(row: &DomainRow, settings: &Settings) -> String {
-    match dmarc_record_of(row) {
-        Discovery::Published(inherited) if inherited.is_inherited => {
-            let record = inherited.at_own_name();
-            let record = match settings.receives_mail {
-                true => record.with_report_address(&report_address(&row.name)),
-                false => record,
-            };
-            record.to_string()
-        }
-        Discovery::Published(_) | Discovery::Absent | Discovery::Invalid(_) | Discovery::Unknown => {
-            settings.dmarc_record(&row.name)
-        }
-    }
-}
-
 /// Returns the last finding for a record; `None` before the first check.
 pub fn finding_of<'r>(row: &'r DomainRow, record: &ExpectedRecord) -> Option<&'r Finding> {
     row.findings.iter().find(|finding| finding.purpose == record.purpose && finding.name == record.name)
@@ -363,6 +345,6 @@ pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRec
     let name = &row.name;
     add(RecordPurpose::ReturnPath, RecordType::Cname, format!("rp.{name}"), settings.bounce_host.clone());
     add(RecordPurpose::Spf, RecordType::Txt, name.to_string(), format!("v=spf1 a:{} ~all", settings.hostname));
-    add(RecordPurpose::Dmarc, RecordType::Txt, format!("_dmarc.{name}"), dmarc_record_for(row, settings));
+    add(RecordPurpose::Dmarc, RecordType::Txt, format!("_dmarc.{name}"), settings.dmarc_record(name));
     records
 }

@@ -106,6 +106,7 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the DMARC record for a domain without one. It only requests reports, and only if they are received here.
+    /// It can be weaker than a record that the domain inherits.
     pub fn dmarc_record(&self, domain: &DomainName) -> String {
         let base = "v=DMARC1; p=none";
         if self.receives_mail { format!("{base}; rua=mailto:{}", report_address(domain)) } else { base.to_owned() }

@@ -2,9 +2,12 @@
 //! a difference.
 
 use super::components::Badge;
+use crate::domain::dmarc_record::DmarcPolicy;
+use crate::domain::dmarc_walk::Discovery;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
 use crate::domain::spf_record::faulty_term;
-use crate::engine::domains::{ExpectedRecord, RecordType, expected_records, finding_of};
+use crate::engine::dmarc::report_address;
+use crate::engine::domains::{ExpectedRecord, RecordType, dmarc_record_of, expected_records, finding_of};
 use crate::engine::settings::Settings;
 use crate::store::op::domain::dkim_name;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
@@ -33,6 +36,8 @@ pub(super) struct RecordLine {
     pub(super) relative: String,
     /// Value of the record.
     pub(super) value: String,
+    /// Consequence of publishing the record, or an empty string if it only has benefits.
+    pub(super) remark: String,
     /// Text to show if no value was found.
     pub(super) none: &'static str,
     /// Published values.
@@ -52,7 +57,7 @@ pub(super) struct FoundValue {
 
 /// Returns the records that a domain should publish.
 pub(super) fn lines(row: &DomainRow, settings: &Settings) -> Vec<RecordLine> {
-    expected_records(row, settings).into_iter().map(|record| line(row, record)).collect()
+    expected_records(row, settings).into_iter().map(|record| line(row, settings, record)).collect()
 }
 
 /// Returns the number of records that are published correctly: `3 of 5`. `None` before the first check.
@@ -69,7 +74,8 @@ pub(super) fn zone_file(lines: &[RecordLine]) -> String {
             kind if kind == RecordType::Txt.as_str() => strings(&line.value),
             _ => format!("{}.", line.value),
         };
-        format!("{}. 3600 IN {} {value}\n", line.name, line.kind)
+        let remark = if line.remark.is_empty() { String::new() } else { format!("; {}\n", line.remark) };
+        format!("{remark}{}. 3600 IN {} {value}\n", line.name, line.kind)
     };
     lines.iter().map(line).collect()
 }
@@ -80,7 +86,7 @@ fn strings(value: &str) -> String {
     pieces.iter().map(|piece| format!("\"{}\"", piece.replace('"', "\\\""))).collect::<Vec<_>>().join(" ")
 }
 
-fn line(row: &DomainRow, record: ExpectedRecord) -> RecordLine {
+fn line(row: &DomainRow, settings: &Settings, record: ExpectedRecord) -> RecordLine {
     let finding = finding_of(row, &record);
     let status = finding.map_or(RecordStatus::Unchecked, |finding| finding.status);
     let found: &[String] = finding.map_or(&[], |finding| &finding.found);
@@ -105,10 +111,33 @@ fn line(row: &DomainRow, record: ExpectedRecord) -> RecordLine {
         why,
         kind: record.kind.as_str(),
         relative: relative(&record.name, row.name.registrant_domain()),
+        remark: match record.purpose {
+            RecordPurpose::Dmarc => weakened_policy(row, settings),
+            RecordPurpose::Dkim | RecordPurpose::ReturnPath | RecordPurpose::Spf => String::new(),
+        },
         advice: advice(&record, status, found),
         found: found.iter().map(|text| compared(text, &record.value, status)).collect(),
         name: record.name,
         value: record.value,
+    }
+}
+
+/// Returns a warning if our DMARC record would weaken the policy that the domain inherits from a parent domain.
+fn weakened_policy(row: &DomainRow, settings: &Settings) -> String {
+    match dmarc_record_of(row) {
+        Discovery::Published(found) if found.is_inherited && found.policy > DmarcPolicy::None => {
+            let kept = found.at_own_name();
+            let kept = match settings.receives_mail {
+                true => kept.with_report_address(&report_address(&row.name)),
+                false => kept,
+            };
+            format!(
+                "The record at {} protects this domain with p={}, and this record would weaken that to p=none. \
+                 To keep the policy, publish: {kept}",
+                found.at, found.policy
+            )
+        }
+        Discovery::Published(_) | Discovery::Absent | Discovery::Invalid(_) | Discovery::Unknown => String::new(),
     }
 }
 

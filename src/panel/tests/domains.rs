@@ -96,6 +96,39 @@ async fn published_records_are_shown_beside_expected_ones() {
 }
 
 #[tokio::test]
+async fn the_dmarc_record_has_a_remark_if_it_would_weaken_an_inherited_policy() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = added(&mut browser).await;
+    let ours = "v=DMARC1; p=none; rua=mailto:dmarc@rp.shop.example.com";
+    for (inherited, kept) in [
+        (
+            "v=DMARC1; p=none; sp=reject; rua=mailto:dmarc@example.com",
+            Some("v=DMARC1; p=reject; rua=mailto:dmarc@example.com,mailto:dmarc@rp.shop.example.com"),
+        ),
+        ("v=DMARC1; p=reject; sp=none", None),
+    ] {
+        let expected = expected_records(&world.domain(id), &world.engine.settings);
+        let of = |name: &str, found: &[&str]| Finding {
+            purpose: RecordPurpose::Dmarc,
+            name: name.to_owned(),
+            status: if found.is_empty() { RecordStatus::Missing } else { RecordStatus::Ok },
+            found: found.iter().map(ToString::to_string).collect(),
+        };
+        let findings = vec![of("_dmarc.shop.example.com", &[]), of("_dmarc.example.com", &[inherited])];
+        let op = RecordDomainCheck { account: world.account, domain: id, findings, facts: DnsFacts::default() };
+        world.engine.store.commit(op).await.unwrap();
+        assert_eq!(expected_records(&world.domain(id), &world.engine.settings), expected, "the value stays");
+        let page = browser.get(&format!("/domains/{id}")).await;
+        assert!(page.shows(&format!(">{ours}</code>")) && page.shows("Not published"));
+        let remark = "The record at _dmarc.example.com protects this domain with p=reject";
+        let remarks = page.body.matches(remark).count();
+        assert_eq!(remarks, if kept.is_some() { 2 } else { 0 }, "beside the record, and in the zone file");
+        assert!(kept.is_none_or(|kept| page.shows(&format!("To keep the policy, publish: {kept}"))), "{}", page.body);
+    }
+}
+
+#[tokio::test]
 async fn a_missing_record_shows_the_end_of_the_grace_period() {
     let world = World::new().await;
     let mut browser = world.owner().await;

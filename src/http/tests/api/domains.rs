@@ -121,6 +121,9 @@ async fn a_check_finds_an_inherited_dmarc_record() {
     assert_eq!(found(&mut world).await, None);
     world.names.publish("_dmarc.shop.example", "v=DMARC1; p=reject");
     assert_eq!(found(&mut world).await.as_deref(), Some("_dmarc.shop.example"));
+    let shown = world.get(&path).await.json();
+    let ours = "v=DMARC1; p=none; rua=mailto:dmarc@rp.a.b.shop.example";
+    assert_eq!(text(record(&shown, "dmarc", 0), "value"), ours, "the value never depends on what is inherited");
     world.names.fail("_dmarc.b.shop.example");
     assert_eq!(found(&mut world).await, None, "the walk stops at a failed lookup");
     world.names.publish("_dmarc.a.b.shop.example", "v=DMARC1; p=none");

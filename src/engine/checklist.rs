@@ -178,6 +178,7 @@ impl<'r> Records<'r> {
             found: &finding.found,
             lets_us_pass: finding.status == RecordStatus::Ok,
             lookups: self.row.facts.spf_lookups,
+            uncovered: &self.row.facts.spf_uncovered,
             wanted: &self.wanted_spf,
         });
         dns::spf(facts.as_ref())

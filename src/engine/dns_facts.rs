@@ -8,7 +8,7 @@ use crate::store::row::domain::{DnsFacts, Receiving};
 /// Makes all lookups except those of SPF, which need the record first.
 pub(super) async fn look(resolver: &dyn Resolve, domain: &DomainName) -> DnsFacts {
     let (receiving, bimi) = tokio::join!(receiving(resolver, domain), bimi(resolver, domain));
-    DnsFacts { spf_lookups: None, receiving, bimi }
+    DnsFacts { receiving, bimi, ..DnsFacts::default() }
 }
 
 async fn receiving(resolver: &dyn Resolve, domain: &DomainName) -> Option<Receiving> {

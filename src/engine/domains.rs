@@ -270,6 +270,7 @@ impl Engine {
             let Settings { hostname, direct_relays, .. } = &self.settings;
             let evaluated = spf::evaluate(&*self.resolver, (row.name.as_str(), record), hostname, direct_relays).await;
             (*status, facts.spf_lookups) = (evaluated.status, evaluated.lookups);
+            facts.spf_uncovered = evaluated.uncovered;
         }
         (findings, facts)
     }

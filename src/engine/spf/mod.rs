@@ -3,6 +3,7 @@
 //! One walk through the record and those that it includes does both. All queries bypass the cache and are limited,
 //! because the domain's owner controls the records and the name servers.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Evaluation {
     /// Number of lookups of the record and all that it includes; `None` if a lookup failed. A record that is included
     /// twice counts twice.
     pub(super) lookups: Option<u32>,
+    /// The addresses that mail is sent from and that do not pass. Empty if unchecked.
+    pub(super) uncovered: Vec<IpAddr>,
 }
 
 /// Evaluates the record `text` at a domain, for the server `host` with these relays.
@@ -43,10 +46,11 @@ pub(super) async fn evaluate(
     relays: &[DirectRelay],
 ) -> Evaluation {
     let Ok(record) = SpfRecord::parse(text) else {
-        return Evaluation { status: RecordStatus::Mismatch, lookups: Some(0) };
+        return Evaluation { status: RecordStatus::Mismatch, lookups: Some(0), uncovered: Vec::new() };
     };
     let addresses = source_addresses(resolver, relays).await;
-    let mut all: Vec<_> = addresses.iter().flatten().copied().map(Sender::Address).collect();
+    let known: BTreeSet<_> = addresses.iter().flatten().copied().collect();
+    let mut all: Vec<_> = known.into_iter().map(Sender::Address).collect();
     if all.is_empty() {
         all.push(Sender::Host);
     }
@@ -54,14 +58,19 @@ pub(super) async fn evaluate(
     let mut walk = Walk { resolver, host, lookups: 0, void_lookups: 0, records: 0, end: None };
     let walked = timeout(PATIENCE, walk.record(domain, &record, &mut senders)).await;
     let is_complete = matches!(walked, Ok(Ok(())));
-    let status = if all.iter().all(|sender| senders.passed.contains(sender)) {
+    all.retain(|sender| !senders.passed.contains(sender));
+    let status = if all.is_empty() {
         RecordStatus::Ok
     } else if addresses.is_none() || !is_complete || walk.end == Some(End::Temporary) {
         RecordStatus::Unchecked
     } else {
         RecordStatus::Mismatch
     };
-    Evaluation { status, lookups: is_complete.then_some(walk.lookups) }
+    let uncovered = match status {
+        RecordStatus::Mismatch => all.into_iter().filter_map(Sender::address).collect(),
+        RecordStatus::Ok | RecordStatus::Missing | RecordStatus::Unchecked => Vec::new(),
+    };
+    Evaluation { status, lookups: is_complete.then_some(walk.lookups), uncovered }
 }
 
 /// A sender that a record is evaluated for.
@@ -71,6 +80,15 @@ enum Sender {
     Host,
     /// An address that mail is sent from.
     Address(IpAddr),
+}
+
+impl Sender {
+    const fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Host => None,
+            Self::Address(address) => Some(address),
+        }
+    }
 }
 
 /// The senders that no term of a record matched yet, and those that pass.

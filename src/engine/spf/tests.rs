@@ -101,6 +101,23 @@ async fn a_record_that_covers_every_source_address_passes() {
 }
 
 #[tokio::test]
+async fn the_addresses_that_do_not_pass_are_returned_once() {
+    let three = &["2001:db8::2", "192.0.2.7", "192.0.2.200", "192.0.2.7"][..];
+    for (record, expected) in [
+        ("v=spf1 a -all", &["192.0.2.200", "2001:db8::2"][..]),
+        ("v=spf1 include:ours.example -all", &[]),
+        ("v=spf1 -all", &["192.0.2.7", "192.0.2.200", "2001:db8::2"]),
+        ("v=spf1 foo:bar", &[]),
+        // The failed lookup may cover any address.
+        ("v=spf1 include:bad.example -all", &[]),
+    ] {
+        let uncovered: Vec<_> = evaluate_from(three, record).await.uncovered.iter().map(ToString::to_string).collect();
+        assert_eq!(uncovered, expected, "{record}");
+    }
+    assert_eq!(evaluate_from(&[], "v=spf1 ip4:192.0.2.7 -all").await.uncovered, [] as [IpAddr; 0]);
+}
+
+#[tokio::test]
 async fn receivers_stop_after_ten_lookups_or_two_without_an_answer() {
     let ours = "ip4:192.0.2.7 -all";
     for (terms, expected) in [

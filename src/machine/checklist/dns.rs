@@ -18,13 +18,17 @@ pub struct SpfFacts<'a> {
     pub lets_us_pass: bool,
     /// Number of DNS lookups that the record needs; `None` if unknown.
     pub lookups: Option<u32>,
+    /// The source addresses that do not pass, as far as they are known.
+    pub uncovered: &'a [IpAddr],
     /// The record to publish.
     pub wanted: &'a str,
 }
 
 /// Judges SPF.
 pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
-    let Some(SpfFacts { found, lets_us_pass, lookups, wanted }) = facts else { return not_looked_up("The SPF record") };
+    let Some(SpfFacts { found, lets_us_pass, lookups, uncovered, wanted }) = facts else {
+        return not_looked_up("The SPF record");
+    };
     let record = match found {
         [] => return Judgement::fail("There is no SPF record.", format!("Publish this TXT record: {wanted}")),
         [record] => record,
@@ -44,15 +48,29 @@ pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
             format!("The record takes {lookups} DNS lookups. Receivers stop at {SPF_LOOKUPS_MAX}: {record}"),
             "Remove includes of services that no longer send for the domain, or list their addresses.",
         ),
-        _ if !lets_us_pass => Judgement::warn(
-            format!("The record does not let this server pass: {record}"),
-            format!("Add {} as its first term.", wanted.split(' ').nth(1).unwrap_or_default()),
-        ),
+        _ if !lets_us_pass => not_covered(record, uncovered, wanted.split(' ').nth(1).unwrap_or_default()),
         Some(lookups) => {
             Judgement::pass(format!("One record lets this server pass, with {lookups} DNS lookups: {record}"))
         }
         None => Judgement::pass(format!("One record lets this server pass: {record}")),
     }
+}
+
+/// Returns the judgement of a record that does not let `uncovered` addresses pass. `term` covers all of them.
+fn not_covered(record: &str, uncovered: &[IpAddr], term: &str) -> Judgement {
+    if uncovered.is_empty() {
+        let seen = format!("The record does not let this server pass: {record}");
+        return Judgement::warn(seen, format!("Add {term} as its first term."));
+    }
+    let addresses = uncovered.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    let terms = uncovered.iter().map(|address| match address {
+        IpAddr::V4(v4) => format!("ip4:{v4}"),
+        IpAddr::V6(v6) => format!("ip6:{v6}"),
+    });
+    Judgement::warn(
+        format!("The record does not let this server pass from {addresses}: {record}"),
+        format!("Add {term} as its first term, or {}.", terms.collect::<Vec<_>>().join(" ")),
+    )
 }
 
 pub(super) fn not_looked_up(what: &str) -> Judgement {
@@ -260,8 +278,8 @@ pub(super) mod tests {
     fn spf_passes_with_one_record_that_lets_us_pass_in_at_most_ten_lookups() {
         let judged = |found: &[&str], lets_us_pass, lookups| {
             let found = texts(found);
-            spf(Some(&SpfFacts { found: &found, lets_us_pass, lookups, wanted: "v=spf1 a:mail.example.com ~all" }))
-                .status
+            let wanted = "v=spf1 a:mail.example.com ~all";
+            spf(Some(&SpfFacts { found: &found, lets_us_pass, lookups, uncovered: &[], wanted })).status
         };
         assert_eq!(spf(None).status, Unknown);
         for (found, lets_us_pass, lookups, expected) in [
@@ -275,6 +293,31 @@ pub(super) mod tests {
             (&[], false, None, Fail),
         ] {
             assert_eq!(judged(found, lets_us_pass, lookups), expected, "{found:?} {lookups:?}");
+        }
+    }
+
+    #[test]
+    fn spf_names_the_addresses_that_do_not_pass_and_the_terms_to_add() {
+        let found = texts(&["v=spf1 ip4:192.0.2.7 -all"]);
+        for (uncovered, seen, remedy) in [
+            (
+                &["192.0.2.8", "2001:db8::2"][..],
+                "The record does not let this server pass from 192.0.2.8 and 2001:db8::2: v=spf1 ip4:192.0.2.7 -all",
+                "Add a:mail.example.com as its first term, or ip4:192.0.2.8 ip6:2001:db8::2.",
+            ),
+            (
+                &[],
+                "The record does not let this server pass: v=spf1 ip4:192.0.2.7 -all",
+                "Add a:mail.example.com as its first term.",
+            ),
+        ] {
+            let uncovered: Vec<IpAddr> = uncovered.iter().map(|text| text.parse().unwrap()).collect();
+            let wanted = "v=spf1 a:mail.example.com ~all";
+            let facts =
+                SpfFacts { found: &found, lets_us_pass: false, lookups: Some(0), uncovered: &uncovered, wanted };
+            let judgement = spf(Some(&facts));
+            assert_eq!((judgement.status, &*judgement.seen), (Warn, seen));
+            assert_eq!(judgement.remedy.as_deref(), Some(remedy));
         }
     }
 

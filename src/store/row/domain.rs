@@ -1,5 +1,7 @@
 //! A sending domain with its DKIM keys (contract 2).
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::Row;
@@ -74,8 +76,8 @@ impl DomainRow {
     }
 }
 
-/// DNS facts of a domain beside its records for Postrider. Each is `None` if it was not looked up or the lookup
-/// failed.
+/// DNS facts of a domain beside its records for Postrider. Each is `None` or empty if it was not looked up or the
+/// lookup failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsFacts {
     /// Number of lookups that its SPF record takes.
@@ -84,6 +86,8 @@ pub struct DnsFacts {
     pub receiving: Option<Receiving>,
     /// The BIMI records of its default selector.
     pub bimi: Option<Vec<String>>,
+    /// Our source addresses that its SPF record does not let pass.
+    pub spf_uncovered: Vec<IpAddr>,
 }
 
 /// The way in which a domain receives mail (RFC 5321 5.1).
@@ -113,15 +117,23 @@ pub struct DkimRotation {
 }
 
 /// Number of bytes of the members that version 1 of a domain's row lacks, if they are empty.
-const SINCE_V1: usize = 9;
+const SINCE_V1: usize = 10;
+/// Number of bytes of those that version 2 lacks.
+const SINCE_V2: usize = 1;
 
 impl Row for DomainRow {
     const TABLE: Table = Table::Domains;
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
 
-    /// Decodes version 1, which lacks the members from `rotation` on. An empty member is encoded as zero bytes.
+    /// Decodes version 1, which lacks the members from `rotation` on, and version 2, which lacks the last of the DNS
+    /// facts. An empty member is encoded as zero bytes.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
-        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0; SINCE_V1]].concat()))
+        let lacking = match version {
+            1 => SINCE_V1,
+            2 => SINCE_V2,
+            _ => return None,
+        };
+        Some(postcard::from_bytes(&[bytes, &[0; SINCE_V1][..lacking]].concat()))
     }
 }
 
@@ -215,8 +227,13 @@ mod tests {
     use crate::store::testing::domain_row;
 
     #[test]
-    fn a_row_of_version_1_has_no_rotation() {
-        let row = domain_row("example.com", Stream::Marketing, DomainStatus::Verified);
+    fn earlier_versions_lack_the_last_members() {
+        let mut row = domain_row("example.com", Stream::Marketing, DomainStatus::Verified);
+        row.facts.spf_lookups = Some(3);
+        let bytes = row.encode();
+        let earlier = [&[2], &bytes[1..bytes.len() - SINCE_V2]].concat();
+        assert_eq!(DomainRow::decode(&earlier).unwrap().facts, row.facts);
+        row.facts.spf_lookups = None;
         let bytes = row.encode();
         let earlier = [&[1], &bytes[1..bytes.len() - SINCE_V1]].concat();
         let read = DomainRow::decode(&earlier).unwrap();

@@ -98,7 +98,14 @@ async fn every_dns_problem_is_an_item_with_a_remedy() {
         assert_eq!(status(&list, id), "fail", "{id}: {list}");
     }
     world.publish_all(&domain);
-    // The record takes eleven lookups, through an include that is named twice.
+    world.names.publish("shop.example", "v=spf1 ip4:198.51.100.9 -all");
+    world.post(&verify, Value::Null).await;
+    let list = world.checklist(&path).await;
+    let spf = &list["items"][0];
+    let remedy = "Add a:mail.example.com as its first term, or ip4:192.0.2.1.";
+    assert_eq!((&spf["status"], &spf["remedy"]), (&json!("warn"), &json!(remedy)));
+    assert!(spf["seen"].as_str().unwrap().contains("pass from 192.0.2.1:"), "{spf}");
+    // Eleven lookups, through an include that is named twice.
     let include = "v=spf1 a a:b.example a:c.example mx -all";
     world.names.publish("_spf.example", include);
     world.names.publish("shop.example", "v=spf1 a:mail.example.com include:_spf.example include:_spf.example -all");

@@ -53,7 +53,8 @@ fn report(account: AccountId, domain: DomainId, day: u32) -> Outcome<RecordDmarc
         skipped_rows: 0,
         is_authentic: true,
     };
-    Ok(RecordDmarcReport { account, domain, report, signer: Some(signer), policy: DmarcPolicy::None, sources })
+    let (signer, policy, own) = (Some(signer), DmarcPolicy::None, Vec::new());
+    Ok(RecordDmarcReport { account, domain, report, signer, policy, own, sources })
 }
 
 fn source(number: u32) -> Outcome<SourceCounts> {
@@ -64,7 +65,6 @@ fn source(number: u32) -> Outcome<SourceCounts> {
     let domain: DomainName = "example.test".parse()?;
     Ok(SourceCounts {
         network: SourceNetwork::V4([20 + a, b, c]),
-        is_own: false,
         counts,
         has_own_signature: false,
         dkim_domains: vec![(domain.clone(), 1)],

@@ -259,7 +259,6 @@ mod tests {
         counts.add(Evaluation { disposition: DmarcPolicy::None, dkim: true, spf: false }, 3);
         let network = |number| SourceCounts {
             network: SourceNetwork::V4([192, 0, number]),
-            is_own: false,
             counts,
             has_own_signature: number == 1,
             dkim_domains: vec![("example.com".parse().unwrap(), 3)],
@@ -282,6 +281,7 @@ mod tests {
                 skipped_rows: 0,
                 is_authentic: true,
             },
+            own: Vec::new(),
             signer: Some(signer),
             policy: DmarcPolicy::None,
             sources: vec![network(1), network(2)],

@@ -197,7 +197,6 @@ fn operation(
     };
     let sources = part.sources.iter().map(|(network, source)| SourceCounts {
         network: *network,
-        is_own: reading.own.contains(network),
         counts: source.counts,
         has_own_signature: source.has_own_signature,
         dkim_domains: source.dkim_domains.clone(),
@@ -209,6 +208,7 @@ fn operation(
         report: row,
         signer: signer.cloned(),
         policy: part.policy,
+        own: reading.own.iter().copied().collect(),
         // Reports that are only listed are not counted.
         sources: if signer.is_some() { sources.collect() } else { Vec::new() },
     }

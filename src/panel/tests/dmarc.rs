@@ -38,9 +38,9 @@ impl World {
             },
             signer: Some(signer),
             policy: DmarcPolicy::None,
+            own: Vec::new(),
             sources: vec![SourceCounts {
                 network: "198.51.100.0/24".parse().unwrap(),
-                is_own: false,
                 counts,
                 has_own_signature: false,
                 dkim_domains: vec![("mailer.example".parse().unwrap(), 1234)],

@@ -52,17 +52,15 @@ pub struct DmarcDayRow {
     pub signers: Vec<(ReporterKey, u32)>,
     /// Reporters whose reports count.
     pub reporters: Vec<ReporterDay>,
-    /// Networks that each reporter was the first to name, if it has any.
-    pub added: Vec<(ReporterKey, u32)>,
 }
 
 impl Row for DmarcDayRow {
     const TABLE: Table = Table::DmarcDays;
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
 
-    /// Decodes version 1, which lacks the last field. The field is then empty: a zero byte.
+    /// Decodes version 1, which has the same fields, and version 2, which has another one at the end.
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
-        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+        matches!(version, 1 | 2).then(|| postcard::from_bytes(bytes))
     }
 }
 
@@ -95,7 +93,8 @@ impl ReporterDay {
     }
 }
 
-/// The messages of one day, network and reporter; its key names them with account and domain.
+/// The messages of one day, network and reporter; its key names them with account and domain. It has none if they are
+/// counted with those of other networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcCountsRow {
     /// Message counts by evaluation.
@@ -110,6 +109,13 @@ pub struct DmarcCountsRow {
 
 impl Row for DmarcCountsRow {
     const TABLE: Table = Table::DmarcCounts;
+}
+
+impl DmarcCountsRow {
+    /// Whether it has no messages.
+    pub fn is_empty(&self) -> bool {
+        self.counts == DmarcCounts::ZERO
+    }
 }
 
 /// A source of a domain's mail; its key names account, domain and network.
@@ -206,14 +212,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_version_1_lack_the_last_field() {
-        let reporter = ReporterDay { reporter: [7; 8], reports: 3, policies: 1 };
-        let signers = vec![([8; 8], 3)];
-        let bytes = postcard::to_allocvec(&(2_u32, 5_u32, 6_u32, &signers, vec![reporter])).unwrap();
-        let day = DmarcDayRow::decode(&[&[1], &bytes[..]].concat()).unwrap();
-        let reporters = vec![reporter];
-        assert_eq!(day, DmarcDayRow { unauthentic: 2, networks: 5, rows: 6, signers, reporters, added: Vec::new() });
+    fn days_of_earlier_versions_have_the_same_first_fields() {
+        let reporters = vec![ReporterDay { reporter: [7; 8], reports: 3, policies: 1 }];
+        let day = DmarcDayRow { unauthentic: 2, networks: 5, rows: 6, signers: vec![([8; 8], 3)], reporters };
+        let bytes = postcard::to_allocvec(&day).unwrap();
+        assert_eq!(DmarcDayRow::decode(&[&[1], &bytes[..]].concat()).unwrap(), day);
+        let added = postcard::to_allocvec(&vec![([7_u8; 8], 5_u32)]).unwrap();
+        assert_eq!(DmarcDayRow::decode(&[&[2], &bytes[..], &added[..]].concat()).unwrap(), day);
+    }
 
+    #[test]
+    fn reporters_of_version_1_lack_the_last_field() {
         let bytes = postcard::to_allocvec(&("Reporter", 20_000_u32, true)).unwrap();
         let found = DmarcReporterRow::decode(&[&[1], &bytes[..]].concat()).unwrap();
         let expected =

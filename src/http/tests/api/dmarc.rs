@@ -38,7 +38,6 @@ async fn record(world: &World, domain: DomainId, reporter: &str, id: &str, sourc
         total.merge(&counts);
         SourceCounts {
             network: network.parse().unwrap(),
-            is_own: false,
             counts,
             has_own_signature: false,
             dkim_domains: vec![("signer.example".parse().unwrap(), 1)],
@@ -60,7 +59,8 @@ async fn record(world: &World, domain: DomainId, reporter: &str, id: &str, sourc
         is_authentic: true,
     };
     let signer = Some("reporter.example".parse().unwrap());
-    let op = RecordDmarcReport { account: world.account, domain, report, signer, policy: DmarcPolicy::None, sources };
+    let (account, policy, own) = (world.account, DmarcPolicy::None, Vec::new());
+    let op = RecordDmarcReport { account, domain, report, signer, policy, own, sources };
     world.engine.store.commit(op).await.unwrap();
 }
 

@@ -3,9 +3,10 @@
 //!
 //! Any host on the internet can send reports. So each day has a maximum number of reports, of reports for each signing
 //! domain with its subdomains, and of networks. Reports above a limit are dropped, and networks above theirs are
-//! counted together. But no report can hide what others say about the domain's own networks: these are always counted
-//! separately.
+//! counted together. But no report can hide what others say: networks have counts of their own in equal shares of all
+//! reporters, and the domain's own networks in any case (`full_day.rs`).
 
+mod full_day;
 mod marks;
 mod reporter;
 mod scan;
@@ -14,6 +15,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+use full_day::FullDay;
 pub use marks::{DmarcRefusal, IgnoreDmarcReporter, MarkDmarcSource};
 use reporter::CountedReporter;
 pub use reporter::SHARED_NAME;
@@ -21,6 +23,8 @@ pub use scan::{CountedSource, ReporterDays, reporters, scan, scan_days};
 pub use sums::KeepDmarcSums;
 pub(super) use sweep::sweep;
 
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -33,7 +37,7 @@ use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceNetwork};
 use crate::domain::hostname::DomainName;
 use crate::store::error::{OpError, StoreError};
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcSourceRow, ReporterDay};
 use crate::store::row::domain::DomainRow;
@@ -47,10 +51,8 @@ pub const REPORTS_MAX: u32 = 500;
 pub const UNAUTHENTIC_MAX: u32 = 50;
 /// Maximum number of counted reports of one signing domain, with all names of its registrant, for a domain and day.
 pub const REPORTS_OF_SIGNER_MAX: u32 = 50;
-/// Maximum number of networks of one domain and day with counts of their own, besides the domain's own networks.
+/// Maximum number of networks of one domain and day with counts of their own.
 pub const NETWORKS_MAX: u32 = 1000;
-/// Networks that each reporter may add to a day above that maximum, if others have reached it.
-const NETWORKS_OF_REPORTER: u32 = 100;
 /// Maximum number of rows of counts of one domain and day, one for each network of each reporter. Above it, a
 /// reporter's networks are counted together.
 const ROWS_MAX: u32 = 10_000;
@@ -90,6 +92,8 @@ pub struct RecordDmarcReport {
     pub signer: Option<DomainName>,
     /// The domain's policy that the reporter saw published.
     pub policy: DmarcPolicy,
+    /// Networks that this service sends from. They have counts of their own on every day.
+    pub own: Vec<SourceNetwork>,
     /// The messages of each network.
     pub sources: Vec<SourceCounts>,
 }
@@ -99,8 +103,6 @@ pub struct RecordDmarcReport {
 pub struct SourceCounts {
     /// The network.
     pub network: SourceNetwork,
-    /// Whether this service sends from the network. Then it has counts of its own on every day.
-    pub is_own: bool,
     /// Message counts by evaluation.
     pub counts: DmarcCounts,
     /// Whether some of the messages had a signature of the domain itself.
@@ -209,32 +211,30 @@ impl RecordDmarcReport {
             day.reporters.len() - 1
         });
         day.reporters[place].add(self.policy);
-        for source in &self.sources {
-            self.count_source(tables, day, reporter, source)?;
-        }
-        Ok(())
+        let mut day = Day { row: day, reporter, full: None };
+        // The networks with the most messages are the most useful to list.
+        let mut sources: Vec<_> = self.sources.iter().collect();
+        sources.sort_by_key(|source| (!self.own.contains(&source.network), Reverse(source.counts.messages())));
+        sources.into_iter().try_for_each(|source| self.count_source(tables, &mut day, source))
     }
 
     fn count_source(
         &self,
         tables: &mut Tables<'_>,
-        day: &mut DmarcDayRow,
-        reporter: CountedReporter,
+        day: &mut Day<'_>,
         source: &SourceCounts,
     ) -> Result<(), StoreError> {
-        let (network, key) = self.place(tables, day, reporter, source)?;
-        let mut row = match sound_or_none::<DmarcCountsRow>(tables.row(&key))? {
-            Some(row) => row,
-            None => {
-                day.rows += 1;
-                DmarcCountsRow::default()
-            }
-        };
-        row.counts.merge(&source.counts);
-        row.has_own_signature |= source.has_own_signature;
-        add_signers(&mut row.dkim_domains, &source.dkim_domains);
-        add_signers(&mut row.spf_domains, &source.spf_domains);
-        tables.put(&key, &row);
+        let network = self.place(tables, day, source)?;
+        let SourceCounts { counts, has_own_signature, ref dkim_domains, ref spf_domains, .. } = *source;
+        let (dkim_domains, spf_domains) = (dkim_domains.clone(), spf_domains.clone());
+        let more = DmarcCountsRow { counts, has_own_signature, dkim_domains, spf_domains };
+        let key = keys::dmarc_counts(self.account, self.domain, self.day(), network, day.reporter.key);
+        Self::add_counts(tables, day.row, &key, &more)?;
+        self.note_source(tables, network)
+    }
+
+    /// Stores that a network was seen on this day.
+    fn note_source(&self, tables: &mut Tables<'_>, network: SourceNetwork) -> Result<(), StoreError> {
         let key = keys::dmarc_source(self.account, self.domain, network);
         let today = self.day();
         let new = DmarcSourceRow { first_day: today, last_day: today, is_mine: None };
@@ -248,52 +248,93 @@ impl RecordDmarcReport {
         Ok(())
     }
 
-    /// Returns the network under which a source is counted on this day, and the key of its row.
-    fn place(
-        &self,
-        tables: &Tables<'_>,
+    /// Adds counts to the row at `key`.
+    fn add_counts(
+        tables: &mut Tables<'_>,
         day: &mut DmarcDayRow,
-        reporter: CountedReporter,
-        source: &SourceCounts,
-    ) -> Result<(SourceNetwork, Vec<u8>), StoreError> {
-        let today = self.day();
-        let key_of = |network| keys::dmarc_counts(self.account, self.domain, today, network, reporter.key);
-        let (one, other) = (source.network, SourceNetwork::Other);
-        let key = key_of(one);
-        if one == other || tables.has(Table::DmarcCounts, &key)? || self.is_own(tables, source)? {
-            return Ok((one, key));
-        }
-        // The networks of an ignored reporter are not shown, so they use none of the day's.
-        if day.rows >= ROWS_MAX || reporter.is_ignored {
-            return Ok((other, key_of(other)));
-        }
-        let prefix = keys::dmarc_counts_of(self.account, self.domain, today, one);
-        let (from, to) = (&prefix, after_prefix(&prefix));
-        let is_known = !tables.sound_keys(Table::DmarcCounts, from, &to, Order::Ascending, 1)?.is_empty();
-        if is_known || add_network(day, reporter.key) { Ok((one, key)) } else { Ok((other, key_of(other))) }
+        key: &[u8],
+        more: &DmarcCountsRow,
+    ) -> Result<(), StoreError> {
+        let mut row = match sound_or_none::<DmarcCountsRow>(tables.row(key))? {
+            Some(row) => row,
+            None => {
+                day.rows += 1;
+                DmarcCountsRow::default()
+            }
+        };
+        row.counts.merge(&more.counts);
+        row.has_own_signature |= more.has_own_signature;
+        add_signers(&mut row.dkim_domains, &more.dkim_domains);
+        add_signers(&mut row.spf_domains, &more.spf_domains);
+        tables.put(key, &row);
+        Ok(())
     }
 
-    /// Returns whether a source belongs to this service, or the account has marked it as its own.
-    fn is_own(&self, tables: &Tables<'_>, source: &SourceCounts) -> Result<bool, StoreError> {
-        let key = keys::dmarc_source(self.account, self.domain, source.network);
+    /// Returns the network under which a source is counted on this day.
+    fn place(
+        &self,
+        tables: &mut Tables<'_>,
+        day: &mut Day<'_>,
+        source: &SourceCounts,
+    ) -> Result<SourceNetwork, StoreError> {
+        let (one, other, reporter) = (source.network, SourceNetwork::Other, day.reporter);
+        if one == other || self.is_counted(tables, one, Some(reporter.key))? {
+            return Ok(one);
+        }
+        let is_own = self.is_own(tables, one)?;
+        // The networks of an ignored reporter are not shown, so they use none of the day's.
+        if !is_own && (day.row.rows >= ROWS_MAX || reporter.is_ignored) {
+            return Ok(other);
+        }
+        let is_known = self.is_counted(tables, one, None)?;
+        if !is_known && day.row.networks < NETWORKS_MAX {
+            day.row.networks += 1;
+        } else if !is_known {
+            let full = match &mut day.full {
+                Some(full) => full,
+                None => day.full.insert(FullDay::read(tables, self)?),
+            };
+            if !self.make_room(tables, (&mut *day.row, full), (!is_own).then_some(reporter.key))? {
+                return Ok(other);
+            }
+        }
+        if let Some(full) = &mut day.full {
+            full.add(reporter.key);
+        }
+        Ok(one)
+    }
+
+    /// Returns whether a network has counts of its own on this day, from one reporter or from any.
+    fn is_counted(
+        &self,
+        tables: &Tables<'_>,
+        network: SourceNetwork,
+        reporter: Option<ReporterKey>,
+    ) -> Result<bool, StoreError> {
+        let mut prefix = keys::dmarc_counts_of(self.account, self.domain, self.day(), network);
+        prefix.extend(reporter.iter().flatten());
+        let mut is_counted = false;
+        tables.scan_sound(Table::DmarcCounts, &prefix, &after_prefix(&prefix), Order::Ascending, &mut |_, bytes| {
+            is_counted = sound(DmarcCountsRow::decode(bytes))?.is_some_and(|row| !row.is_empty());
+            Ok(if is_counted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(is_counted)
+    }
+
+    /// Returns whether a network belongs to this service, or the account has marked it as its own.
+    fn is_own(&self, tables: &Tables<'_>, network: SourceNetwork) -> Result<bool, StoreError> {
+        let key = keys::dmarc_source(self.account, self.domain, network);
         let is_marked = |row: DmarcSourceRow| row.is_mine == Some(true);
-        Ok(source.is_own || sound_or_none(tables.row(&key))?.is_some_and(is_marked))
+        Ok(self.own.contains(&network) || sound_or_none(tables.row(&key))?.is_some_and(is_marked))
     }
 }
 
-/// Adds a network of a reporter to the day, if the limits allow it.
-fn add_network(day: &mut DmarcDayRow, reporter: ReporterKey) -> bool {
-    let known = day.added.iter().position(|(known, _)| *known == reporter);
-    let added = known.map_or(0, |place| day.added[place].1);
-    if day.networks >= NETWORKS_MAX && added >= NETWORKS_OF_REPORTER {
-        return false;
-    }
-    day.networks += 1;
-    match known {
-        Some(place) => day.added[place].1 += 1,
-        None => day.added.push((reporter, 1)),
-    }
-    true
+/// The day that a report is counted on.
+struct Day<'a> {
+    row: &'a mut DmarcDayRow,
+    reporter: CountedReporter,
+    /// Its networks, once a network needs room.
+    full: Option<FullDay>,
 }
 
 /// Adds signing domains to the known ones, and keeps the most frequent.

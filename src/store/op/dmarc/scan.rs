@@ -49,6 +49,7 @@ pub fn scan(
     read.scan_sound(Table::DmarcCounts, &from, &to, Order::Ascending, &mut |key, bytes| {
         if let Some((day, network, reporter)) = keys::dmarc_counts_parts(key)
             && let Some(row) = sound(DmarcCountsRow::decode(bytes))?
+            && !row.is_empty()
         {
             each(CountedSource { day, network, reporter, row });
         }

@@ -1,6 +1,7 @@
 //! Tests of a day's counts of reports, and of their expiry.
 
 mod marks;
+mod networks;
 mod sweep;
 
 use super::reporter::{NAMES_OF_SIGNER_MAX, REPORTERS_MAX};
@@ -47,7 +48,6 @@ impl World {
         counts.add(Evaluation { disposition: DmarcPolicy::None, dkim: true, spf: false }, 1);
         let source = |network: &SourceNetwork| SourceCounts {
             network: *network,
-            is_own: false,
             counts,
             has_own_signature: false,
             dkim_domains: vec![("example.com".parse().unwrap(), 1)],
@@ -71,6 +71,7 @@ impl World {
             },
             signer: Some(from_domain),
             policy: DmarcPolicy::None,
+            own: Vec::new(),
             sources: networks.iter().map(source).collect(),
         }
     }
@@ -192,57 +193,6 @@ fn subdomains_of_a_signing_domain_share_its_daily_limit() {
         assert_eq!(signed_by(&format!("a{n}.duckdns.org")), Recorded::Counted);
     }
     assert_eq!(signed_by("b.duckdns.org"), Recorded::OverLimit);
-}
-
-#[test]
-fn networks_above_the_daily_limit_are_counted_together() {
-    let world = World::new();
-    let first: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
-    world.test.done(world.report("one", "1", &first));
-    world.test.done(world.report("one", "2", &[network(0), network(NETWORKS_MAX), network(NETWORKS_MAX + 1)]));
-    let of = |wanted| world.messages_of(wanted);
-    assert_eq!((of(network(0)), of(network(NETWORKS_MAX)), of(SourceNetwork::Other)), (2, 0, 2));
-    assert_eq!(world.rows(Table::DmarcSources), NETWORKS_MAX as usize + 1);
-    // Another reporter still has a few.
-    let more: Vec<_> = (0..=NETWORKS_OF_REPORTER).map(|n| network(NETWORKS_MAX + n)).collect();
-    world.test.done(world.report("two", "3", &more));
-    let last = network(NETWORKS_MAX + NETWORKS_OF_REPORTER);
-    assert_eq!((of(network(NETWORKS_MAX)), of(last), of(SourceNetwork::Other)), (1, 0, 3));
-}
-
-#[test]
-fn own_and_marked_networks_are_counted_separately_on_a_full_day() {
-    let world = World::new();
-    let marked = network(7 << 8);
-    world.test.done(world.report("two", "0", &[marked]));
-    let mark = MarkDmarcSource {
-        account: world.account,
-        domain: world.domain,
-        network: marked,
-        is_mine: Some(true),
-        limit: None,
-    };
-    assert!(world.test.commit(mark).is_ok());
-    world.test.pass(DAY);
-    for n in 0..ROWS_MAX / NETWORKS_MAX + 1 {
-        let many: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
-        world.test.done(world.report(&format!("r{n}"), "1", &many));
-    }
-    let own = network(9 << 8);
-    let mut report = world.report("two", "1", &[own, marked]);
-    report.sources[0].is_own = true;
-    world.test.done(report);
-    assert_eq!((world.messages_of(own), world.messages_of(marked)), (1, 2));
-}
-
-#[test]
-fn an_ignored_reporter_uses_none_of_the_days_networks() {
-    let world = World::new();
-    world.test.done(world.report("one", "1", &[network(1)]));
-    assert!(world.test.commit(world.ignore("one", None)).is_ok());
-    let many: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
-    world.test.done(world.report("one", "2", &many));
-    assert_eq!((world.rows(Table::DmarcCounts), world.messages_of(network(1))), (2, 2));
 }
 
 #[test]

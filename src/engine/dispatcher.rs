@@ -84,7 +84,7 @@ impl Dispatcher {
         let watched = Arc::clone(&self.engine);
         watches.spawn(async move { watched.watch_alerts().await });
         let warmed = Arc::clone(&self.engine);
-        watches.spawn(async move { warmed.warm_dmarc_sums().await });
+        watches.spawn(async move { warmed.watch_dmarc_sums().await });
         let watched = Arc::clone(&self.engine);
         watches.spawn(async move { watched.watch_stores_aside().await });
         while !*stop.borrow() {

@@ -18,7 +18,8 @@ use crate::store::row::dmarc::{DmarcSourceSums, DmarcSumsRow};
 use crate::store::schema::dmarc::dmarc_day;
 
 /// Days of the stretches that are kept in the store, the longest first. A stretch begins at a multiple of its length,
-/// so all ranges share them. At the ends of a range, fewer days than the shortest are left to be read.
+/// so all ranges share them. The days that are left at the ends of a range are stretches of their own, so that a new
+/// report outdates the sums of its day alone.
 const LENGTHS: [u32; 2] = [32, 4];
 /// Sums that are kept in memory over all domains: some 30 MiB.
 const SUMS_MAX: usize = 100_000;
@@ -97,10 +98,7 @@ impl StretchKey {
     /// Returns the longest stretch from `from` to `last` at most.
     fn next(of: (AccountId, DomainId), from: u32, last: u32) -> Self {
         let end = |length: &u32| from.checked_add(length - 1).filter(|_| from.is_multiple_of(*length));
-        let whole = LENGTHS.iter().filter_map(end).find(|to| *to <= last);
-        let [.., shortest] = LENGTHS;
-        let to = whole.unwrap_or_else(|| (from / shortest * shortest).saturating_add(shortest - 1).min(last));
-        Self { of, from, to }
+        Self { of, from, to: LENGTHS.iter().filter_map(end).find(|to| *to <= last).unwrap_or(from) }
     }
 
     /// Whether the stretch is one of those that all ranges share.
@@ -281,9 +279,9 @@ mod tests {
                 skipped_rows: 0,
                 is_authentic: true,
             },
-            own: Vec::new(),
             signer: Some(signer),
             policy: DmarcPolicy::None,
+            own: Vec::new(),
             sources: vec![network(1), network(2)],
         }
     }
@@ -327,8 +325,8 @@ mod tests {
             lengths
         };
         assert_eq!(lengths(64, 95), [32]);
-        assert_eq!(lengths(63, 97), [1, 32, 2]);
-        assert_eq!(lengths(65, 140), [3, 4, 4, 4, 4, 4, 4, 4, 32, 4, 4, 4, 1]);
+        assert_eq!(lengths(63, 97), [1, 32, 1, 1]);
+        assert_eq!(lengths(65, 140), [1, 1, 1, 4, 4, 4, 4, 4, 4, 4, 32, 4, 4, 4, 1]);
         assert_eq!(lengths(70, 70), [1]);
     }
 

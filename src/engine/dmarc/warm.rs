@@ -1,4 +1,4 @@
-//! Reads the sums of all domains after a start, so that the first view of a page finds them in memory.
+//! Reads the sums of all domains after a start and once a day, so that the first view of a page finds them in memory.
 
 use std::sync::Arc;
 
@@ -6,18 +6,31 @@ use super::figures::Range;
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::engine::Engine;
 use crate::engine::blocking::OPERATOR;
+use crate::machine::dmarc_advice;
 use crate::store::error::StoreError;
-use crate::store::op::dmarc::{day_of, scan_days};
+use crate::store::op::dmarc::{day_of, scan_days, start_of};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::domain::DomainRow;
 use crate::store::schema::Table;
 
-/// Days that are read: all that a page may show.
-const DAYS: u32 = 400;
+/// Days of the ranges that are read: those that the panel's page and the advice show.
+const RANGES: [u32; 4] = [400, 90, dmarc_advice::DAYS, 7];
 /// Maximum domains that are searched for reports.
 const DOMAINS_MAX: usize = 20_000;
 
 impl Engine {
+    /// Reads the sums at the start and after each day, when all ranges move on by a day, as long as the future is
+    /// polled.
+    pub(in crate::engine) async fn watch_dmarc_sums(self: &Arc<Self>) {
+        loop {
+            self.warm_dmarc_sums().await;
+            let next = start_of(day_of(self.clock.now()).saturating_add(1));
+            while self.clock.now() < next {
+                self.clock.sleep_until(next).await;
+            }
+        }
+    }
+
     /// Reads the sums of one domain after the other, on the low-priority thread, until they fill half of their memory.
     pub(in crate::engine) async fn warm_dmarc_sums(self: &Arc<Self>) {
         if let Err(error) = self.read_dmarc_sums().await {
@@ -47,9 +60,11 @@ impl Engine {
 
     fn read_sums_of(&self, of: (AccountId, DomainId)) -> Result<(), StoreError> {
         let today = day_of(self.clock.now());
-        let (snapshot, range) = (self.store.snapshot()?, Range::of_last(today, DAYS));
-        let days = scan_days(&snapshot, of, range.half_open())?;
-        self.dmarc_sums.stretches(&snapshot, of, range, &days)?;
+        let snapshot = self.store.snapshot()?;
+        for range in RANGES.map(|days| Range::of_last(today, days)) {
+            let days = scan_days(&snapshot, of, range.half_open())?;
+            self.dmarc_sums.stretches(&snapshot, of, range, &days)?;
+        }
         self.keep_dmarc_sums(today);
         Ok(())
     }

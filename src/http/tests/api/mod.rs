@@ -2,6 +2,7 @@
 //! test.
 
 mod account;
+mod alerting;
 mod auditing;
 mod checklist;
 mod compat_lists;

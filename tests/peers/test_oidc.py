@@ -70,7 +70,7 @@ def test_users_sign_in_at_an_independent_provider(algorithm, configured, workdir
     try:
         there, status, page = sign_in(Browser(authority.root), "ann")
         assert (there, status) == (f"{url}/users", 200), page
-        assert "ann@corp.example" in page and "member" in page
+        assert "ann@corp.example" in page and "Member" in page
         there, status, page = sign_in(Browser(authority.root), "boss")
         assert (there, status) == (f"{url}/users", 200) and owner in page
         browser = Browser(authority.root)

@@ -11,7 +11,7 @@ pub(super) const HEADERS_TOO_LARGE: &str =
 pub(super) const UNAVAILABLE: &str =
     "The service can't reach its replica bucket, so nothing was changed. Try again shortly.";
 /// Reported if the request was committed but the replica's bucket has not confirmed it.
-pub(super) const IN_DOUBT: &str = "The outcome is uncertain: the replica bucket has not confirmed the request. \
+pub(super) const IN_DOUBT: &str = "The request is in doubt: the replica bucket has not confirmed it. \
                                    Repeat it with the same Idempotency-Key.";
 
 /// Returns the sentence for an unknown sending domain.

@@ -31,7 +31,7 @@ use crate::store::schema::{self, Table};
 /// Properties of a new key.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Name.
+    /// Name of the key.
     pub name: String,
     /// The only stream that the key may send on; `None` for both.
     pub stream: Option<Stream>,

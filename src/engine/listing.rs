@@ -11,8 +11,8 @@ use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 
 impl Engine {
-    /// Returns the time before which rows are listed as a bound on their identifiers. After a clock that was ahead was
-    /// set right, new identifiers have later times than their rows, so a time that is not over yet excludes none.
+    /// Returns the bound on the identifiers of rows from before this time. After a clock that was ahead was set right,
+    /// new identifiers have later times than their rows. A time that has not passed therefore includes all identifiers.
     pub fn bound_of_ids(&self, before: Option<Timestamp>) -> Option<Timestamp> {
         let before = before?;
         if before < self.clock.now() {

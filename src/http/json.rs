@@ -160,11 +160,11 @@ fn write_length(length: usize, form: &mut Vec<u8>) {
 /// Treatment of lists, by position. A list of bytes would take dozens of times the memory of its text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
-    /// Lists are kept.
+    /// Each list stays a list of JSON values.
     Values,
-    /// Lists are kept; those of the member `attachments` may contain files.
+    /// Each list stays a list of JSON values. Lists of the member `attachments` may contain files.
     Email,
-    /// Lists are kept. The member `content` of their objects is a file.
+    /// Each list stays a list of JSON values. In its objects, the member `content` is a file.
     Files,
     /// Lists are bytes, and become base64.
     Bytes,

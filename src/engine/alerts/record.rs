@@ -54,11 +54,11 @@ pub struct AlertRecord<'a> {
 /// The subject of an alert.
 #[derive(Debug, Serialize)]
 pub struct SubjectRecord<'a> {
-    /// Kind.
+    /// Kind of the subject.
     pub kind: SubjectKind,
-    /// Identifier.
+    /// Identifier of the subject.
     pub id: &'a str,
-    /// Name.
+    /// Name of the subject.
     pub name: &'a str,
 }
 

@@ -61,7 +61,7 @@ struct Shared {
     sweeper: Sweeper,
     backlog: Backlog,
     queues: Mutex<BTreeMap<Key, EndpointQueue>>,
-    /// Endpoints that share a small number of permits.
+    /// Endpoints that answered slowly. They share a small number of permits.
     slow: SlowEndpoints,
     permits: Permits,
     stop: StopSignal,

@@ -82,7 +82,7 @@ pub(super) fn not_looked_up(what: &str) -> Judgement {
 pub struct RecordFacts<'a> {
     /// Whether the record was found; `None` if it was not looked up, or the lookup failed.
     pub seen: Option<bool>,
-    /// Name.
+    /// Name of the record in the DNS.
     pub name: &'a str,
 }
 

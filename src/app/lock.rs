@@ -36,7 +36,7 @@ impl DirectoryLock {
         };
         Store::create_directory(directory).map_err(unusable)?;
         let path = directory.join(FILE);
-        let opened = private_file::options().create(true).truncate(false).read(true).open(&path);
+        let opened = private_file::open(private_file::options().create(true).truncate(false).read(true), &path);
         let mut file = opened.map_err(unusable)?;
         acquire(&mut file, directory, FlockOperation::NonBlockingLockExclusive)?;
         match file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())) {
@@ -61,7 +61,7 @@ impl DirectoryLock {
     /// A daemon is running there, or the lock can't be read.
     pub fn borrow(directory: &Path) -> Result<Option<Self>, CliError> {
         let path = directory.join(FILE);
-        let mut file = match File::open(&path) {
+        let mut file = match private_file::open(File::options().read(true), &path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {

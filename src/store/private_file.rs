@@ -1,9 +1,12 @@
-//! Files that are readable and writable only by their owner.
+//! Files of the data directory: new ones are readable and writable only by their owner, and nothing but a regular file
+//! is opened.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 /// Mode of a new file: readable and writable only by its owner.
 pub(in crate::store) const MODE: u32 = 0o600;
@@ -15,12 +18,26 @@ pub fn options() -> OpenOptions {
     options
 }
 
+/// Opens the regular file at `path`. Opening a pipe without `O_NONBLOCK` would wait for its other end.
+///
+/// # Errors
+/// `InvalidInput` if something other than a regular file has that name, and file system errors.
+pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+/// The error for a pipe, directory or device in place of a file.
+pub fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
+}
+
 /// Creates an empty file. An existing file at `path` is truncated and keeps its mode.
 ///
 /// # Errors
 /// File system errors.
 pub fn create(path: &Path) -> io::Result<File> {
-    options().create(true).truncate(true).open(path)
+    open(options().create(true).truncate(true), path)
 }
 
 /// Creates an empty file at an unused path.
@@ -64,6 +81,8 @@ pub fn sync_name(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[test]
@@ -76,6 +95,19 @@ mod tests {
         assert_eq!((mode("created"), mode("new"), mode("replaced")), (0o600, 0o600, 0o600));
         let taken = create_new(&directory.path().join("created")).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_pipe_and_a_directory_are_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (pipe, folder) = (directory.path().join("pipe"), directory.path().join("folder"));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        fs::create_dir(&folder).unwrap();
+        for path in [&pipe, &folder] {
+            let refused = open(OpenOptions::new().read(true), path).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
+        assert_eq!(open(options().read(true), &pipe).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

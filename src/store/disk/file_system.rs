@@ -25,10 +25,14 @@ impl Disk for FileSystem {
         if opening != Opening::Existing {
             options.write(true).create(true).truncate(opening == Opening::Fresh).mode(private_file::MODE);
         }
-        Ok(Arc::new(options.open(path)?))
+        Ok(Arc::new(private_file::open(&mut options, path)?))
     }
 
     fn open_database(&self, path: &Path, builder: &Builder) -> Result<Database, DatabaseError> {
+        // The database opens the file itself, and would wait for the other end of a pipe.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(StorageError::Io(private_file::not_regular()).into());
+        }
         let database = builder.create(path)?;
         private_file::restrict(path).map_err(StorageError::from)?;
         Ok(database)

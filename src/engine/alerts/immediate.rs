@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::task::JoinSet;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::announce::WebhookBody;
@@ -111,20 +112,21 @@ impl Engine {
         let request = self.alert_request(id, kind, body, 1);
         let (status, detail) = match notifier.zip(request) {
             Some((notifier, request)) => {
-                let begun = AtomicBool::new(false);
-                match timeout(ANSWER_WAIT_MAX, notifier.post.post(request, &begun)).await {
-                    Ok(PostOutcome { status, error, .. }) => {
-                        let answer = status.map(|status| format!("status {status}"));
-                        match error {
-                            None => (NoticeStatus::Sent, answer.unwrap_or_default()),
-                            Some(error) => (NoticeStatus::Failed, answer.unwrap_or_else(|| error.as_str().to_owned())),
-                        }
-                    }
-                    Err(_) => (NoticeStatus::Failed, not_answered()),
-                }
+                let has_begun = AtomicBool::new(false);
+                outcome_of(timeout(ANSWER_WAIT_MAX, notifier.post.post(request, &has_begun)).await)
             }
             None => (NoticeStatus::Failed, NO_NOTIFIER.to_owned()),
         };
         NoticeResult { channel: Channel::Webhook, to, status, relay: None, detail }
+    }
+}
+
+/// Returns the status of a notice to the webhook, and the receiver's answer or the reason of the failure.
+fn outcome_of(posted: Result<PostOutcome, Elapsed>) -> (NoticeStatus, String) {
+    let Ok(PostOutcome { status, error, .. }) = posted else { return (NoticeStatus::Failed, not_answered()) };
+    let answer = status.map(|status| format!("status {status}"));
+    match error {
+        None => (NoticeStatus::Sent, answer.unwrap_or_default()),
+        Some(error) => (NoticeStatus::Failed, answer.unwrap_or_else(|| error.as_str().to_owned())),
     }
 }

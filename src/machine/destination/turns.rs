@@ -87,13 +87,13 @@ impl Destination {
             return None;
         }
         // An account that may be the only one that the site refuses shows little about the site.
-        let is_other = |account: &AccountId| Some(*account) != self.evidence.blamed();
-        let other = Stream::ALL.iter().find_map(|stream| Some((*stream, self.queue.next(*stream, is_other)?)));
+        let other = self.evidence.blamed().and_then(|blamed| {
+            let next = |stream: &Stream| self.queue.next(*stream, |account| *account != blamed);
+            Stream::ALL.iter().find_map(|stream| Some((*stream, next(stream)?)))
+        });
         match other {
-            Some((stream, account)) if self.evidence.blamed().is_some() => {
-                Some(Turn { stream, account, is_extra: false })
-            }
-            _ => self.next_of(&Stream::ALL, moment, |_| true),
+            Some((stream, account)) => Some(Turn { stream, account, is_extra: false }),
+            None => self.next_of(&Stream::ALL, moment, |_| true),
         }
     }
 

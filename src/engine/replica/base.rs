@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::backoff::Backoff;
 use super::chunks::{self, Chunks};
 use super::collection::Collector;
-use super::error::ReplicaError;
+use super::error::{ReplicaError, panicked};
 use super::keys;
 use super::loss::LossCheck;
 use super::objects::{CreateResult, ReplicaObjects};
@@ -20,7 +20,6 @@ use super::status::BaseStatus;
 use crate::base::digest::sha256;
 use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
-use crate::engine::executor::WorkPanicked;
 use crate::store::Store;
 use crate::store::backup::NamedSegments;
 use crate::store::error::OpError;
@@ -73,7 +72,7 @@ pub(super) struct BaseMaker {
 impl BaseMaker {
     /// Creates a maker that follows `policy`.
     pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, policy: BasePolicy) -> Self {
-        let collector = Collector::new(objects.clone(), Arc::clone(&store), shared.claim.slot, policy.retention);
+        let collector = Collector::new(objects.clone(), Arc::clone(&store), Arc::clone(&shared), policy.retention);
         let loss = LossCheck::new(objects.clone(), Arc::clone(&shared));
         Self { objects, store, shared, policy, collector, newest: None, unneeded: 0, loss }
     }
@@ -96,6 +95,7 @@ impl BaseMaker {
                 }
                 backoff = Backoff::default();
             }
+            self.collector.collect_again().await;
             is_asked = timeout(TICK, self.shared.base_wanted.notified()).await.is_ok();
             if !is_asked && let Err(error) = self.look_for_loss().await {
                 self.report(&error);
@@ -121,7 +121,8 @@ impl BaseMaker {
         }
         if let Some(manifest) = &self.newest {
             let first = self.collector.oldest(&bases).await?;
-            self.shared.set_base(BaseStatus::of(manifest), first);
+            self.shared.set_base(BaseStatus::of(manifest));
+            first.into_iter().for_each(|first| self.shared.set_restorable_from(first));
         }
         Ok(())
     }
@@ -134,7 +135,7 @@ impl BaseMaker {
             && (is_old || bytes >= self.policy.log_bytes || slots >= SLOTS_MAX)
     }
 
-    /// Makes a base now, and collects the objects that it replaces.
+    /// Makes a base now, and collects the objects that it replaces. A failed collection does not fail the base.
     ///
     /// # Errors
     /// The bucket; the store. No base is made then.
@@ -157,8 +158,8 @@ impl BaseMaker {
         }
         self.shared.restart_log_count();
         self.record_position(status.slot).await?;
-        let restorable_from = self.collector.collect().await?;
-        self.shared.set_base(status, restorable_from);
+        self.shared.set_base(status);
+        self.collector.collect().await;
         self.shared.base_finished();
         Ok(())
     }
@@ -393,8 +394,4 @@ impl BaseMaker {
         self.shared.base_wanted.notify_one();
         Ok(())
     }
-}
-
-fn panicked(error: WorkPanicked) -> ReplicaError {
-    ReplicaError::Io { what: "running replication work".to_owned(), error: std::io::Error::other(error) }
 }

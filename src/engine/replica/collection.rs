@@ -1,5 +1,8 @@
 //! Collection: removes the objects that no restore within the retention needs, from the lowest slot on. Claims are kept
 //! forever, because a writer that was stalled must still find the claim that deposed it.
+//!
+//! It runs after each base. A collection that failed is repeated at its own pace: unneeded objects do no harm, and
+//! another base would not help.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,6 +11,7 @@ use std::time::Duration;
 use super::error::ReplicaError;
 use super::keys;
 use super::objects::ReplicaObjects;
+use super::shared::{Removal, Shared};
 use crate::base::time::Timestamp;
 use crate::engine::ports::ObjectInfo;
 use crate::store::Store;
@@ -18,21 +22,31 @@ use crate::store::replica::{Head, Kind};
 const CLAIM_BYTES_MAX: u64 = 4096;
 /// Size of the first line, in bytes.
 const LINE_BYTES: u64 = 256;
+/// Wait after the first failure. It doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_secs(60);
+/// Maximum wait. Each collection lists the log, which is not free of charge.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// The collector of one active machine.
 pub(super) struct Collector {
     objects: ReplicaObjects,
-    /// Slot of this process's claim. Later slots are not claims.
-    claim: u64,
+    shared: Arc<Shared>,
     /// Claims of earlier epochs.
     claims: BTreeSet<u64>,
     retention: Duration,
     store: Arc<Store>,
+    /// Time of the next try after a failure, on the machine's continuous clock, and the wait before it.
+    again: Option<(Duration, Duration)>,
 }
 
 impl Collector {
-    pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, claim: u64, retention: Duration) -> Self {
-        Self { objects, claim, claims: BTreeSet::new(), retention, store }
+    pub(super) const fn new(
+        objects: ReplicaObjects,
+        store: Arc<Store>,
+        shared: Arc<Shared>,
+        retention: Duration,
+    ) -> Self {
+        Self { objects, shared, claims: BTreeSet::new(), retention, store, again: None }
     }
 
     /// Returns the time of the oldest of `bases`.
@@ -41,8 +55,24 @@ impl Collector {
         Ok(self.objects.manifest(*slot).await?.map(|manifest| manifest.taken_at))
     }
 
-    /// Removes objects that are no longer needed, and returns the earliest time that can be restored.
-    pub(super) async fn collect(&mut self) -> Result<Option<Timestamp>, ReplicaError> {
+    /// Removes objects that are no longer needed.
+    pub(super) async fn collect(&mut self) {
+        let removed = self.remove_unneeded().await;
+        self.again = removed.is_err().then(|| {
+            let wait = self.again.map_or(FIRST_WAIT, |(_, wait)| (wait * 2).min(LONGEST_WAIT));
+            (self.objects.real.monotonic() + wait, wait)
+        });
+        self.shared.removed(Removal::Unneeded, removed.err().as_ref());
+    }
+
+    /// Repeats a collection that failed, once it is time.
+    pub(super) async fn collect_again(&mut self) {
+        if self.again.is_some_and(|(at, _)| at <= self.objects.real.monotonic()) {
+            self.collect().await;
+        }
+    }
+
+    async fn remove_unneeded(&mut self) -> Result<(), ReplicaError> {
         let now = self.objects.clock.now();
         let mut kept = None;
         // Use the newest base that is old enough for every time within the retention, or else the oldest one.
@@ -53,12 +83,13 @@ impl Collector {
                 break;
             }
         }
-        let Some((slot, taken_at)) = kept else { return Ok(None) };
+        let Some((slot, taken_at)) = kept else { return Ok(()) };
+        // Earlier times can't be restored once the first slot is removed.
+        self.shared.set_restorable_from(taken_at);
         self.remove_slots(slot).await?;
         self.remove_bases(slot).await?;
         self.remove_unfinished_bases().await?;
-        self.remove_content(now).await?;
-        Ok(Some(taken_at))
+        self.remove_content(now).await
     }
 
     /// Removes the slots below `end`, except claims.
@@ -76,10 +107,12 @@ impl Collector {
     }
 
     async fn is_claim(&mut self, slot: u64, object: &ObjectInfo) -> Result<bool, ReplicaError> {
-        if slot == self.claim || self.claims.contains(&slot) {
+        // This process's claim. Later slots are not claims.
+        let claim = self.shared.claim.slot;
+        if slot == claim || self.claims.contains(&slot) {
             return Ok(true);
         }
-        if slot > self.claim || object.size > CLAIM_BYTES_MAX {
+        if slot > claim || object.size > CLAIM_BYTES_MAX {
             return Ok(false);
         }
         let Some(line) = self.objects.bucket.read_range(&object.name, 0, LINE_BYTES).await? else { return Ok(false) };

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::engine::bucket::probe::Unfit;
+use crate::engine::executor::WorkPanicked;
 use crate::engine::ports::BucketError;
 use crate::store::error::StoreError;
 use crate::store::open::OpenError;
@@ -144,4 +145,9 @@ impl From<FollowError> for ReplicaError {
             FollowError::Store(error) => Self::Store(error),
         }
     }
+}
+
+/// Returns the error of work that panicked.
+pub(super) fn panicked(error: WorkPanicked) -> ReplicaError {
+    ReplicaError::Io { what: "running replication work".to_owned(), error: io::Error::other(error) }
 }

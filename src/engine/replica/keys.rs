@@ -8,8 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
+use super::error::ReplicaError;
 use super::objects::ReplicaObjects;
-use super::shared::Shared;
+use super::shared::{Removal, Shared};
 use crate::base::time::Timestamp;
 use crate::engine::ports::BucketResult;
 use crate::store::Store;
@@ -45,16 +46,15 @@ pub(super) async fn send(
 
 /// Removes the keys of expired content from the bucket, as long as the future is polled.
 pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>) {
-    let mut sweeps = 0;
+    let (mut sweeps, mut emptied) = (0, BTreeSet::new());
     loop {
         if sweeps == 0 || shared.takes_lost_keys() {
             // A failed listing is repeated at the next check.
             sweeps = if list(&objects, &shared).await.is_ok() { SWEEPS_OF_LISTING } else { 1 };
         }
         sweeps -= 1;
-        if let Err(error) = remove_over(&objects, &store, &shared).await {
-            tracing::warn!(%error, "could not remove content keys from the bucket; trying again");
-        }
+        let removed = remove_over(&objects, &store, &shared, &mut emptied).await.map_err(ReplicaError::from);
+        shared.removed(Removal::Keys, removed.err().as_ref());
         sleep(SWEEP).await;
     }
 }
@@ -70,8 +70,15 @@ async fn list(objects: &ReplicaObjects, shared: &Shared) -> BucketResult<()> {
     Ok(())
 }
 
-/// Overwrites and removes the keys of content that was destroyed here.
-pub(super) async fn remove_over(objects: &ReplicaObjects, store: &Store, shared: &Shared) -> BucketResult<()> {
+/// Overwrites and removes the keys of content that was destroyed here. First overwrites all of them, which makes the
+/// content unreadable, because the bucket may refuse to remove them. `emptied` has the keys that are still to be
+/// removed.
+pub(super) async fn remove_over(
+    objects: &ReplicaObjects,
+    store: &Store,
+    shared: &Shared,
+    emptied: &mut BTreeSet<Segment>,
+) -> BucketResult<()> {
     let now = objects.clock.now();
     let over: Vec<Segment> = shared.keys().iter().take_while(|(bucket, _)| *bucket <= now).copied().collect();
     for (bucket, segment) in over {
@@ -79,19 +86,32 @@ pub(super) async fn remove_over(objects: &ReplicaObjects, store: &Store, shared:
             // The service's clock is in doubt, so content is not destroyed yet.
             continue;
         }
-        remove(objects, (bucket, segment)).await?;
+        if empty(objects, (bucket, segment)).await? {
+            emptied.insert((bucket, segment));
+        }
         shared.keys().remove(&(bucket, segment));
+    }
+    while let Some((bucket, segment)) = emptied.first().copied() {
+        objects.bucket.remove(&ObjectName::Key { bucket, segment }.to_string()).await?;
+        emptied.remove(&(bucket, segment));
     }
     Ok(())
 }
 
 /// Overwrites and removes a key, if the bucket has it.
 pub(super) async fn remove(objects: &ReplicaObjects, (bucket, segment): Segment) -> BucketResult<()> {
-    let key = ObjectName::Key { bucket, segment };
-    if objects.has(&key).await? {
-        let name = key.to_string();
-        objects.bucket.overwrite(&name, Bytes::new()).await?;
-        objects.bucket.remove(&name).await?;
+    if empty(objects, (bucket, segment)).await? {
+        objects.bucket.remove(&ObjectName::Key { bucket, segment }.to_string()).await?;
     }
     Ok(())
+}
+
+/// Overwrites a key with nothing. Returns whether the bucket has it.
+async fn empty(objects: &ReplicaObjects, (bucket, segment): Segment) -> BucketResult<bool> {
+    let name = ObjectName::Key { bucket, segment }.to_string();
+    let Some(beginning) = objects.bucket.read_range(&name, 0, 1).await? else { return Ok(false) };
+    if !beginning.is_empty() {
+        objects.bucket.overwrite(&name, Bytes::new()).await?;
+    }
+    Ok(true)
 }

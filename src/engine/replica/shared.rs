@@ -1,13 +1,14 @@
 //! State shared by the tasks of replication: the position in the log, the newest base, and the results of the last
 //! requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use super::error::ReplicaError;
 use super::lease::Lease;
 use super::status::{BaseStatus, ReplicaStatus, Role, State};
 use crate::base::digest::Digest;
@@ -35,9 +36,20 @@ pub(super) struct ConfirmedSlot {
     pub(super) digest: Digest,
 }
 
+/// A task that removes objects. It can fail alone, for example if the credentials lack the right to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Removal {
+    /// Objects that no restore needs.
+    Unneeded,
+    /// Keys of expired content.
+    Keys,
+}
+
 #[derive(Default)]
 struct Inner {
     failure: Option<(BucketErrorKind, String)>,
+    /// The removals that failed last, each with its reason.
+    not_removed: BTreeMap<Removal, (Option<BucketErrorKind>, String)>,
     deposed_by: Option<String>,
     last_confirmed_at: Option<Timestamp>,
     base: Option<BaseStatus>,
@@ -141,6 +153,26 @@ impl Shared {
         inner.failure = Some((error.kind, error.to_string()));
     }
 
+    /// Records the result of a removal. Reports a failure once, until the removal succeeds.
+    pub(super) fn removed(&self, removal: Removal, failure: Option<&ReplicaError>) {
+        let mut inner = self.inner();
+        let Some(error) = failure else {
+            if inner.not_removed.remove(&removal).is_some() {
+                tracing::info!("removed the objects from the bucket that could not be removed before");
+            }
+            return;
+        };
+        let failed = (error.of_bucket().map(|error| error.kind), error.to_string());
+        if inner.not_removed.insert(removal, failed).is_none() {
+            match removal {
+                Removal::Unneeded => tracing::warn!(%error, "could not remove unneeded objects; trying again later"),
+                Removal::Keys => {
+                    tracing::warn!(%error, "could not remove keys of expired content from the bucket; trying again");
+                }
+            }
+        }
+    }
+
     /// Records that another machine claimed the log.
     pub(super) fn depose(&self, holder: String) {
         self.inner().deposed_by = Some(holder);
@@ -211,14 +243,17 @@ impl Shared {
         self.bases.subscribe()
     }
 
-    /// Sets the newest base in the bucket, and the earliest time that can be restored.
-    pub(super) fn set_base(&self, base: BaseStatus, restorable_from: Option<Timestamp>) {
-        let mut inner = self.inner();
-        inner.base = Some(base);
-        inner.restorable_from = restorable_from;
+    /// Sets the newest base in the bucket.
+    pub(super) fn set_base(&self, base: BaseStatus) {
+        self.inner().base = Some(base);
     }
 
-    /// Records that a base is finished, and that the objects that it replaces are removed.
+    /// Sets the earliest time that can be restored.
+    pub(super) fn set_restorable_from(&self, time: Timestamp) {
+        self.inner().restorable_from = Some(time);
+    }
+
+    /// Records that a base is finished, and that the objects that it replaces are removed if they can be.
     pub(super) fn base_finished(&self) {
         self.inner().is_resyncing = false;
         self.bases.send_modify(|bases| *bases += 1);
@@ -256,16 +291,19 @@ impl Shared {
         let (owes_base, lease_left) = (self.outbox.owes_base(), self.lease.left());
         let (is_unconfirmed, is_waiting) = (self.lease.is_unconfirmed(), self.lease.is_waiting());
         let inner = self.inner();
+        let refused = inner.not_removed.values().find(|(kind, _)| *kind == Some(BucketErrorKind::Forbidden));
         let state = match &inner.failure {
             _ if owes_base || inner.is_resyncing => State::Resync,
             _ if self.outbox.is_degraded() => State::Degraded,
             Some((BucketErrorKind::Forbidden, _)) => State::Forbidden,
             _ if is_unconfirmed => State::Unreachable,
+            None if refused.is_some() => State::Forbidden,
             None if is_waiting && lag < LAG => State::Waiting,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None if lag < LAG => State::Ok,
             Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None => State::Lagging,
             Some(_) => State::Unreachable,
         };
+        let not_removed = inner.not_removed.values().next().map(|(_, error)| error.clone());
         let unconfirmed_words = || is_unconfirmed.then(|| "the bucket has not confirmed the lease".to_owned());
         let role = if inner.deposed_by.is_some() { Role::Deposed } else { Role::Active };
         ReplicaStatus {
@@ -285,7 +323,7 @@ impl Shared {
             lease_left_ms: lease_left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             base: inner.base,
             restorable_from: inner.restorable_from,
-            error: inner.failure.as_ref().map(|(_, error)| error.clone()).or_else(unconfirmed_words),
+            error: inner.failure.as_ref().map(|(_, error)| error.clone()).or_else(unconfirmed_words).or(not_removed),
         }
     }
 

@@ -43,6 +43,12 @@ fn draw(world: &World, call: &BucketCall<'_>) -> Option<BucketFault> {
     if is_out && world.plan.faults.contains(&FaultClass::Outage) && world.state().is_hostile {
         return Some(BucketFault::Unreachable);
     }
+    let refusal = world.plan.replica.as_ref().and_then(|replica| replica.refusal);
+    let is_refused =
+        call.operation == BucketOperation::Remove && refusal.is_some_and(|(from, to)| (from..to).contains(&now));
+    if is_refused && world.plan.faults.contains(&FaultClass::Bucket) && world.state().is_hostile {
+        return Some(BucketFault::Forbidden);
+    }
     if call.operation == BucketOperation::List && world.strikes(FaultClass::StaleLists, 100) {
         return Some(BucketFault::Stale);
     }

@@ -13,6 +13,9 @@ const BACKLOG_BYTES: u64 = 1 << 30;
 /// Separates the random draw of the mode from the other draws of the seed.
 const SALT: u64 = 5333;
 
+/// The same for the period in which removals are refused.
+const SALT_OF_REFUSAL: u64 = 403;
+
 /// The drawn settings of a replica and its bucket.
 #[derive(Debug)]
 pub(in crate::app::simulation) struct ReplicaPlan {
@@ -30,6 +33,8 @@ pub(in crate::app::simulation) struct ReplicaPlan {
     pub(in crate::app::simulation) latency: Duration,
     /// Periods of elapsed time in which the bucket can't be reached.
     pub(in crate::app::simulation) outages: Vec<(Duration, Duration)>,
+    /// The period in which the bucket refuses to remove objects.
+    pub(super) refusal: Option<(Duration, Duration)>,
     /// Whether the content expires after the run.
     pub(in crate::app::simulation) shreds: bool,
 }
@@ -100,6 +105,7 @@ impl ReplicaPlan {
             encrypts: rng.index(4) != 0,
             latency: Duration::from_millis([1, 20, 300][rng.index(3)]),
             outages: Vec::new(),
+            refusal: None,
             shreds: Rng::new(seed ^ 0x54_4ed5).index(4) == 0,
         };
         // The mode is drawn separately: with this number all stored seeds stay asynchronous.
@@ -113,6 +119,12 @@ impl ReplicaPlan {
             let longest = [500, 10_000, 600_000][rng.index(3)];
             let length = Duration::from_millis(rng.below(longest));
             plan.outages.push((from, (from + length).min(faults_end)));
+        }
+        let mut rng_of_refusal = Rng::new(seed ^ SALT_OF_REFUSAL);
+        if rng_of_refusal.index(4) == 0 {
+            let from = Duration::from_millis(rng_of_refusal.below(end));
+            let length = Duration::from_millis(rng_of_refusal.below(200_000));
+            plan.refusal = Some((from, (from + length).min(faults_end)));
         }
         plan
     }

@@ -9,7 +9,7 @@ use crate::store::replica::payload::{self, Packer};
 use crate::store::replica::slot::SlotBody;
 
 /// Returns the objects of the store that `machine` serves.
-async fn objects(machine: &Machine) -> ReplicaObjects {
+pub(super) async fn objects(machine: &Machine) -> ReplicaObjects {
     let master = Arc::new(MasterKey::new(&machine.key()));
     let identity = machine.world.identity(&master).await.unwrap().unwrap();
     machine.world.objects(master, identity.store)
@@ -227,19 +227,19 @@ async fn collection_removes_the_key_of_expired_content_before_the_content() {
     }
     machine.clock.advance(Duration::from_secs(1));
     let objects = objects(&machine).await;
-    let claim = serving.active.shared().claim.slot;
-    let mut collector = Collector::new(objects, Arc::clone(&serving.store), claim, Duration::ZERO);
+    let shared = Arc::clone(serving.active.shared());
+    let mut collector = Collector::new(objects, Arc::clone(&serving.store), shared, Duration::ZERO);
     // It is interrupted when it removes the content.
     let cut_off = content.clone();
     machine.bucket.draw(move |call| {
         let is_removal = call.operation == BucketOperation::Remove && call.name == cut_off;
         is_removal.then_some(BucketFault::Unreachable)
     });
-    assert!(collector.collect().await.is_err());
+    collector.collect().await;
     assert_eq!(bucket.object(&key), None);
     assert!(bucket.object(&content).is_some());
     machine.bucket.draw(|_| None);
-    collector.collect().await.unwrap();
+    collector.collect().await;
     assert_eq!(bucket.object(&content), None);
     assert!(serving.stop().await);
 }
@@ -251,7 +251,7 @@ async fn a_standby_can_try_again_after_a_part_of_the_base_was_not_read() {
     let serving = first.serve_with_base().await;
     let is_part = |name: &str| name.starts_with("base/") && !name.ends_with("manifest");
     second.bucket.draw(move |call| {
-        (call.operation == BucketOperation::Read && is_part(call.name)).then_some(BucketFault::Unreachable)
+        (call.operation == BucketOperation::Read && is_part(call.name)).then_some(BucketFault::Forbidden)
     });
     let opened = Standby::open(&second.world, second.path(), first.key(), &[]).await;
     assert!(opened.is_err_and(|error| error.of_bucket().is_some()), "the standby would end");

@@ -16,7 +16,7 @@ use super::locked_store::LockedStore;
 use super::replica_bucket;
 use super::replica_place;
 use super::signals::Signals;
-use super::store_open_report::Start;
+use super::store_open_report::{Start, remedy_of_replicated};
 use super::supervisor;
 use crate::base::time::Timestamp;
 use crate::domain::replication::{Failover, ReplicaMode, WhenUnreachable};
@@ -27,7 +27,7 @@ use crate::engine::bucket::probe::{self, Unfit};
 use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
 use crate::engine::replica::{
-    self, Active, BasePolicy, Joined, ModeWords, Pace, ReplicaError, ReplicaStatus, ReplicaWorld, Role, State,
+    self, Active, BasePolicy, Joined, ModeWords, OnRetry, Pace, ReplicaError, ReplicaStatus, ReplicaWorld, Role, State,
 };
 use crate::machine::replica_lease::LeaseRules;
 use crate::net::clock::ContinuousClock;
@@ -36,7 +36,7 @@ use crate::net::s3::S3;
 use crate::store::Store;
 use crate::store::open::{OnJournalDamage, ReplicaStart, SyncRule};
 use crate::store::replica::claim::ClaimCause;
-use crate::store::replica::{ReplicaDisk, aside, holder};
+use crate::store::replica::{HolderError, ReplicaDisk, aside, holder};
 
 /// Files next to the store that a base includes, with the certificate and the account of its authority.
 const WITH_BASE: &[&str] =
@@ -79,10 +79,7 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
     let host = config.hostname.to_string();
     let host = host.split('.').next().unwrap_or_default();
     let disk = ReplicaDisk::default();
-    let name = holder(&disk, directory, host, &*entropy).map_err(|error| {
-        let what = format!("cannot write to {}", directory.display());
-        CliError::new(Exit::Failed, what, error.to_string(), "Check the disk and the directory's owner.")
-    })?;
+    let name = holder(&disk, directory, host, &*entropy).map_err(|error| cannot_name(directory, &error))?;
     // The bucket's clock and the lease use real time, even if `dev` has a virtual clock.
     let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
     let (meters, time) = (Arc::new(BucketMeters::default()), Arc::clone(&real));
@@ -90,9 +87,36 @@ pub(super) fn world(config: &Config, directory: &Path, clock: Arc<dyn Clock>) ->
     let (metered, encrypts) = (Arc::new(metered) as Arc<dyn Bucket>, config.replica.encrypt);
     let (executor, lease) = (Executor::Threads, lease_rules(config));
     let place = replica_place::of(directory);
-    let replica =
-        ReplicaWorld { bucket: metered, disk, executor, holder: name, place, clock, real, entropy, encrypts, lease };
+    let holder = name;
+    let on_retry: OnRetry = Arc::new(|_| {});
+    let replica = ReplicaWorld {
+        bucket: metered,
+        disk,
+        executor,
+        holder,
+        place,
+        clock,
+        real,
+        entropy,
+        encrypts,
+        lease,
+        on_retry,
+    };
     Ok(Some(World { replica, bucket, meters }))
+}
+
+/// Returns the error for a directory whose name in the log can't be read or drawn.
+fn cannot_name(directory: &Path, error: &HolderError) -> CliError {
+    let what = format!("cannot read the name of {} in the log of the replica", directory.display());
+    let remedy = match error {
+        HolderError::Damaged => {
+            "Check the disk, and run `postrider check`. Then write the name of this machine into the file: it is the \
+             `holder` of the last `postrider replica status` here, and in the first line of each object that this \
+             machine has written to the bucket."
+        }
+        HolderError::Io(_) => "Check the disk and the directory's owner.",
+    };
+    CliError::new(Exit::Failed, what, error.to_string(), remedy)
 }
 
 /// Returns the rules of the lease from `config`.
@@ -317,7 +341,11 @@ pub(super) fn cannot_join(error: &ReplicaError) -> CliError {
         ReplicaError::Object { .. } | ReplicaError::Missing { .. } => {
             (Exit::Failed, "Run `postrider replica verify`; a new base replaces damaged objects.")
         }
-        ReplicaError::Open(_) | ReplicaError::Store(_) | ReplicaError::Restore(_) | ReplicaError::Io { .. } => {
+        ReplicaError::Open(open) => {
+            let (exit, remedy) = remedy_of_replicated(open);
+            return CliError::new(exit, WHAT, error.to_string(), remedy);
+        }
+        ReplicaError::Store(_) | ReplicaError::Restore(_) | ReplicaError::Io { .. } => {
             (Exit::Failed, "Check the disk and the directory's owner, and try again.")
         }
     };

@@ -40,69 +40,64 @@ impl Start {
 
 /// Returns the reason why the store in `directory` does not open, and the remedy.
 pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> CliError {
-    let what = format!("cannot open the store in {}", directory.display());
-    match error {
-        OpenError::Locked => {
-            CliError::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
+    let (exit, remedy) = remedy(error, start);
+    CliError::new(exit, format!("cannot open the store in {}", directory.display()), error.to_string(), remedy)
+}
+
+/// Returns the exit code and the remedy for a store that does not open.
+fn remedy(error: &OpenError, start: Start) -> (Exit, String) {
+    let (exit, remedy) = match error {
+        OpenError::Locked => (Exit::Conflict, "Stop the process that has it open."),
+        OpenError::Newer { .. } => {
+            (Exit::Failed, "Use the version that wrote it, or restore a backup from this version.")
         }
-        OpenError::Newer { .. } => CliError::new(
+        OpenError::NotMigrated { .. } => {
+            (Exit::Failed, "The store is unchanged. Free disk space and start again, or use the earlier version.")
+        }
+        OpenError::Damaged { .. } => (
             Exit::Failed,
-            what,
-            error.to_string(),
-            "Use the version that wrote it, or restore a backup from this version.",
-        ),
-        OpenError::NotMigrated { .. } => CliError::new(
-            Exit::Failed,
-            what,
-            error.to_string(),
-            "The store is unchanged. Free disk space and start again, or use the earlier version.",
-        ),
-        OpenError::Damaged { .. } => CliError::new(
-            Exit::Failed,
-            what,
-            error.to_string(),
             "Messages, events and settings in its damaged parts are lost. First \
              copy the directory. `postrider check` lists the damage. Then restore the newest backup into an \
              empty directory; changes since that backup are lost too.",
         ),
-        OpenError::Failed(StoreError::Full | StoreError::DatabaseFull) => CliError::new(
+        OpenError::Failed(StoreError::Full | StoreError::DatabaseFull) => {
+            (Exit::Failed, "Free space on its disk and start again. Nothing is lost.")
+        }
+        OpenError::HalfRestored => {
+            (Exit::Failed, "Empty the directory and restore again; the backup or the bucket is unchanged.")
+        }
+        OpenError::JournalDamaged(_) if start == Start::Dev => (
             Exit::Failed,
-            what,
-            error.to_string(),
-            "Free space on its disk and start again. Nothing is lost.",
-        ),
-        OpenError::HalfRestored => CliError::new(
-            Exit::Failed,
-            what,
-            error.to_string(),
-            "Empty the directory and restore again; the backup is unchanged.",
-        ),
-        OpenError::JournalDamaged(_) if start == Start::Dev => CliError::new(
-            Exit::Failed,
-            what,
-            error.to_string(),
             "Choose an empty directory with --data-dir, or omit it. Only the service starts on a damaged journal.",
         ),
-        OpenError::JournalDamaged(damage) => {
-            CliError::new(Exit::Failed, what, error.to_string(), without_journal(damage))
+        OpenError::JournalDamaged(damage) => return (Exit::Failed, without_journal(damage)),
+        OpenError::JournalWhole => {
+            (Exit::Usage, "Start without --accept-journal-damage: it is only for one start on a damaged journal.")
         }
-        OpenError::JournalWhole => CliError::new(
-            Exit::Usage,
-            what,
-            error.to_string(),
-            "Start without --accept-journal-damage: it is only for one start on a damaged journal.",
-        ),
-        OpenError::WrongMasterKey => {
-            CliError::new(Exit::Failed, what, error.to_string(), "Put the store's own master.key back.")
+        OpenError::WrongMasterKey => (Exit::Failed, "Put the store's own master.key back."),
+        OpenError::Io { .. } | OpenError::Failed(_) => {
+            (Exit::Failed, "Check the disk and the directory's owner. A store can't be opened without its master.key.")
         }
-        OpenError::Io { .. } | OpenError::Failed(_) => CliError::new(
-            Exit::Failed,
-            what,
-            error.to_string(),
-            "Check the disk and the directory's owner. A store can't be opened without its master.key.",
-        ),
+    };
+    (exit, remedy.to_owned())
+}
+
+/// Returns the exit code and the remedy for a replicated store that does not open. The bucket has what a damaged store
+/// has lost.
+pub(super) fn remedy_of_replicated(error: &OpenError) -> (Exit, String) {
+    let (exit, remedy) = remedy(error, Start::Service(OnJournalDamage::Refuse));
+    match error {
+        OpenError::Damaged { .. } => (exit, FROM_BUCKET.to_owned()),
+        OpenError::JournalDamaged(_) => (exit, format!("{remedy} {FROM_BUCKET}")),
+        _ => (exit, remedy),
     }
 }
+
+/// The remedy for a damaged store whose log is in a bucket.
+const FROM_BUCKET: &str = "The bucket has everything up to the `confirmed_sequence` of the last `replica status`; only \
+    later changes are lost. First copy the directory; `postrider check` lists the damage. Then continue the log: \
+    empty the directory except for master.key, run `postrider standby`, and `postrider promote` once it has caught up. \
+    To go back in time instead, run `postrider restore s3://BUCKET/PREFIX --at TIME --data-dir EMPTY`.";
 
 /// Returns the remedies for a damaged journal.
 fn without_journal(damage: &Damage) -> String {

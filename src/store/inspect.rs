@@ -19,6 +19,8 @@ use super::migrate;
 use super::open::{FILE, OpenError, database};
 use super::overlay::Overlay;
 use super::read::Read;
+use super::replica::existing_holder;
+use super::restore;
 use super::schema::{self, FORMAT, Table, meta};
 use super::snapshot::Snapshot;
 use crate::base::secret::MasterKey;
@@ -32,6 +34,8 @@ pub(super) struct Inspection {
     pub(super) content: Option<SealedContent>,
     /// Error of the master key, if there is one.
     pub(super) key_fault: Option<String>,
+    /// Error of the directory's name in the log of its replica, if there is one.
+    pub(super) holder_fault: Option<String>,
     /// Damage of the journal, if any. Only the records before it are visible.
     pub(super) journal_damage: Option<Damage>,
 }
@@ -42,6 +46,9 @@ pub enum InspectError {
     /// The directory contains no store.
     #[error("it contains no store")]
     NoStore,
+    /// A restore into the directory was interrupted.
+    #[error("a restore into it was interrupted, so its store is incomplete")]
+    HalfRestored,
     /// Another process has the store open.
     #[error("a process has the store open")]
     Locked,
@@ -80,6 +87,9 @@ impl Inspection {
     /// Opens the store in `directory`. No process may have it open.
     pub(super) fn open(directory: &Path) -> Result<Self, InspectError> {
         let path = directory.join(FILE);
+        if restore::is_under_way(&FileSystem, directory) {
+            return Err(InspectError::HalfRestored);
+        }
         if let Some(fault) = database::loss(&FileSystem, &path)? {
             return Err(InspectError::Lost(fault));
         }
@@ -120,7 +130,8 @@ impl Inspection {
             Ok(())
         })?;
         make_tables(&database)?;
-        let mut inspection = Self { database, soundness, content: None, key_fault: None, journal_damage };
+        let holder_fault = existing_holder(&*disk, directory).err().map(|error| error.to_string());
+        let mut inspection = Self { database, soundness, content: None, key_fault: None, holder_fault, journal_damage };
         inspection.open_content(disk, directory, in_journal)?;
         Ok(inspection)
     }

@@ -51,6 +51,11 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     ("src/store/open/options.rs", Touch::Clock, "the default monotonic clock, which tests replace with a virtual one"),
     ("src/engine/imports.rs", Touch::Clock, "pauses an import for as long as its batch took, in the machine's time"),
     (
+        "src/engine/replica/retried_bucket.rs",
+        Touch::Clock,
+        "limits the time for which a read is repeated, in the machine's time",
+    ),
+    (
         "src/engine/replica/shipper.rs",
         Touch::Clock,
         "paces slots, in the machine's time: the interval stays in real time",

@@ -15,7 +15,7 @@ use crate::app::config::Config;
 use crate::app::exit::Exit;
 use crate::app::{replica_stranded, replica_verify};
 use crate::engine::bucket::verify::Report;
-use crate::store::replica::stranded::{Stranded, StrandedMessage};
+use crate::store::replica::stranded::{DroppedBatches, Stranded, StrandedMessage};
 
 #[derive(Debug, Args)]
 pub(super) struct ReplicaArgs {
@@ -31,7 +31,8 @@ pub(super) enum ReplicaCommand {
     Status,
     /// Create a base now, and remove the objects that it replaces.
     Base,
-    /// List messages and outcomes that this deposed directory has and the log lacks; exits with 3 if there are none.
+    /// List messages and outcomes that this deposed directory has and the log lacks; exits with 3 if there are none,
+    /// and with 1 if some can't be listed.
     Stranded,
     /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 if there are findings.
     Verify {
@@ -121,15 +122,35 @@ fn offline(daemon: DaemonArgs, console: &Console<'_>) -> Result<Config, EarlyExi
 
 fn stranded(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let found = replica_stranded::run(&offline(daemon, console)?)?;
-    if found.unknown_batches > 0 {
-        let count = found.unknown_batches;
-        writeln!(console.err, "The records of {count} batches are not kept any more, so the list is incomplete.")?;
+    if let Some(dropped) = &found.dropped {
+        writeln!(console.err, "{}", dropped_words(dropped))?;
     }
     match json {
         true => writeln!(console.out, "{}", page(&found))?,
         false => write!(console.out, "{}", stranded_words(&found))?,
     }
-    Ok(if found == Stranded::default() { Exit::NotFound } else { Exit::Done })
+    Ok(match &found.dropped {
+        // The list lacks what they contain.
+        Some(DroppedBatches { after: None, .. }) => Exit::Failed,
+        None if found.messages.is_empty() => Exit::NotFound,
+        Some(_) | None => Exit::Done,
+    })
+}
+
+/// Returns what is known of batches whose records are not kept any more.
+fn dropped_words(dropped: &DroppedBatches) -> String {
+    let DroppedBatches { from, to, count, after, until } = dropped;
+    let what = format!("The records of {count} of the batches {from} to {to} are not kept any more.");
+    match after {
+        Some(after) => format!(
+            "{what} The list contains all messages that were created or changed their status from {after} to {until}, \
+             and those of the minute before, which the log may have."
+        ),
+        None => format!(
+            "{what} Their messages are not listed, because the log does not show when batch {from} was committed. The \
+             last one was committed at {until}."
+        ),
+    }
 }
 
 fn page(found: &Stranded) -> Value {
@@ -142,7 +163,12 @@ fn page(found: &Stranded) -> Value {
             "created_at": message.created_at.to_string(),
         })
     };
-    serde_json::json!({ "data": found.messages.iter().map(row).collect::<Vec<_>>(), "next_cursor": null })
+    let dropped = found.dropped.map(|DroppedBatches { from, to, count, after, until }| {
+        let after = after.map(|after| after.to_string());
+        serde_json::json!({ "from": from, "to": to, "count": count, "after": after, "until": until.to_string() })
+    });
+    let data: Vec<_> = found.messages.iter().map(row).collect();
+    serde_json::json!({ "data": data, "next_cursor": null, "dropped_batches": dropped })
 }
 
 fn stranded_words(found: &Stranded) -> String {

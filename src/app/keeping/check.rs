@@ -82,6 +82,7 @@ fn looked_at(
                 Exit::ChecksFailed,
                 "If the file was moved, put it back. Otherwise restore the newest backup into an empty directory.",
             ),
+            InspectError::HalfRestored => (Exit::ChecksFailed, "Empty the directory and restore again."),
             InspectError::NoStore => (Exit::NotFound, "Give the service's directory with --data-dir or --config."),
             InspectError::Locked => (Exit::Conflict, "Stop the process that has it open, or check a backup."),
             InspectError::Newer { .. } => (Exit::Failed, "Use a newer version of Postrider."),

@@ -17,6 +17,7 @@ use crate::engine::backup::BESIDE;
 use crate::store::archive::{ArchiveError, Head};
 use crate::store::master_key::{self, Raw};
 use crate::store::open::OpenError;
+use crate::store::replica::ReplicaDisk;
 use crate::store::restore::{self, RestoreError};
 
 const PURPOSE: &str = "restore the backup";
@@ -41,6 +42,8 @@ pub struct FinishedRestore {
     pub deliveries: u64,
     /// The reason why later batches of a replica's log were not restored; `None` if all were.
     pub gap: Option<String>,
+    /// Names of a replica's content keys that are missing before their deadline.
+    pub missing_keys: Vec<String>,
 }
 
 /// Restores `file` into `directory`, with the master key in `key` if given.
@@ -81,6 +84,7 @@ pub fn run(
         messages: restoration.on_hold.messages,
         deliveries: restoration.on_hold.deliveries,
         gap: None,
+        missing_keys: Vec::new(),
     })
 }
 
@@ -89,8 +93,11 @@ pub(super) fn require_empty(directory: &Path) -> Result<(), CliError> {
     match restore::is_empty(directory) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            let why = format!("{} is not empty and is not changed", directory.display());
-            let remedy = "Choose a directory that is empty or does not exist yet.";
+            let (why, remedy) = match restore::is_unfinished(&ReplicaDisk::default(), directory) {
+                true => ("contains a restore that was interrupted", "Empty the directory, and restore again."),
+                false => ("is not empty and is not changed", "Choose a directory that is empty or does not exist yet."),
+            };
+            let why = format!("{} {why}", directory.display());
             Err(CliError::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, remedy))
         }
         Err(error) => Err(unwritable(directory, &error)),

@@ -4,6 +4,10 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
 
 use super::Progress;
 use super::restore::{FinishedRestore, master_key, require_empty, unwritable};
@@ -13,22 +17,29 @@ use crate::app::exit::Exit;
 use crate::app::lock::DirectoryLock;
 use crate::app::replication::{cannot_join, lease_rules, with_base};
 use crate::app::{init, replica_bucket, runtime};
+use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::domain::replication::BucketUrl;
 use crate::engine::executor::Executor;
-use crate::engine::ports::Clock;
+use crate::engine::ports::{Bucket, BucketError, Clock};
 use crate::engine::replica::{
-    FollowStep, LogFollower, Rebuild, ReplicaError, ReplicaObjects, ReplicaWorld, base_before, build,
+    self, OnRetry, ReplicaError, ReplicaObjects, ReplicaWorld, RestorePlan, RestoredReplica, RetriedBucket,
 };
 use crate::net::clock::{ContinuousClock, SystemClock};
 use crate::net::entropy::OsEntropy;
+use crate::store::TimersOnHold;
 use crate::store::master_key::{Raw, place};
-use crate::store::replica::{ObjectName, ReplicaDisk};
+use crate::store::replica::ReplicaDisk;
 use crate::store::restore::Lineage;
-use crate::store::{Store, TimersOnHold};
 
 const WHAT: &str = "cannot restore the replica";
+/// Name of the restoring process. It writes nothing to the bucket.
+const HOLDER: &str = "restore";
+/// Maximum time for which a read is repeated while the bucket does not answer.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Maximum number of lines that wait to be printed.
+const LINES: usize = 16;
 
 /// Arguments of a restore.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +63,7 @@ pub fn run(
     config: &Config,
     options: &ReplicaRestore<'_>,
     directory: &Path,
-    progress: Progress<'_>,
+    mut progress: Progress<'_>,
 ) -> Result<FinishedRestore, CliError> {
     let usage = |why: String, remedy| CliError::new(Exit::Usage, WHAT, why, remedy);
     let url: BucketUrl =
@@ -67,18 +78,18 @@ pub fn run(
     };
     let is_made = !directory.exists();
     let lock = DirectoryLock::take(directory)?;
-    let restored =
-        runtime::build()?.block_on(restore(config, &url, directory, key, (until, options.release), progress));
+    let lineage = Lineage::Fork { holds_queue: !options.release };
+    let plan = RestorePlan { directory, key, lineage, beside: with_base(), until };
+    let restored = runtime::build()?.block_on(restore(config, &url, plan, options.release, &mut progress));
     match restored {
         Ok(restored) => {
             init::hand_over(directory).map_err(|error| unwritable(directory, &error))?;
             Ok(restored)
         }
         Err(error) => {
-            remove(directory);
             lock.discard();
             if is_made {
-                // If another program has put something in it, the directory stays.
+                // If it is not empty, it stays: another program has put something in it, or the store was being moved.
                 let _ = fs::remove_dir(directory);
             }
             Err(error)
@@ -86,108 +97,115 @@ pub fn run(
     }
 }
 
-/// Removes what a failed restore has built in `directory`, which was empty before.
-fn remove(directory: &Path) {
-    for error in Store::remove_unfinished(directory) {
-        tracing::warn!(%error, directory = %directory.display(), "could not remove the unfinished restore");
-    }
-    // The next try reports remaining files, because it needs an empty directory.
-    let _ = fs::remove_dir_all(directory.join("replica"));
-    for path in with_base().iter().map(|name| directory.join(name)) {
-        let _ = fs::remove_file(&path);
-        if let Some(folder) = path.parent().filter(|folder| *folder != directory) {
-            let _ = fs::remove_dir(folder);
-        }
-    }
-}
-
 async fn restore(
     config: &Config,
     url: &BucketUrl,
-    directory: &Path,
-    key: Raw,
-    (until, release): (Option<Timestamp>, bool),
-    mut progress: Progress<'_>,
+    plan: RestorePlan<'_>,
+    release: bool,
+    progress: &mut Progress<'_>,
 ) -> Result<FinishedRestore, CliError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let holder = "restore".parse().map_err(|_| CliError::new(Exit::Failed, WHAT, "", ""))?;
+    let (lines, mut reported) = mpsc::channel(LINES);
     let bucket = replica_bucket::open(config, url)?;
-    let real: Arc<dyn Clock> = Arc::new(ContinuousClock);
+    let restoring = async {
+        let objects = objects(config, bucket, &plan.key, lines.clone()).await?;
+        // A line that finds no room is only a repeated one.
+        let report = |line| drop(lines.try_send(line));
+        replica::restore(&objects, &plan, &report).await.map(|restored| (objects, restored))
+    };
+    tokio::pin!(restoring);
+    let restored = loop {
+        tokio::select! {
+            biased;
+            Some(line) = reported.recv() => progress.line(&line),
+            restored = &mut restoring => break restored,
+        }
+    };
+    while let Ok(line) = reported.try_recv() {
+        progress.line(&line);
+    }
+    let (objects, restored) = restored.map_err(|error| failed(&error))?;
+    finish(restored, &objects, &plan, release, progress)
+}
+
+/// Returns the objects of the replica in `bucket`. Reads are repeated while the bucket does not answer, with a line in
+/// `lines` for the first failure.
+async fn objects(
+    config: &Config,
+    bucket: Arc<dyn Bucket>,
+    key: &Raw,
+    lines: mpsc::Sender<String>,
+) -> Result<ReplicaObjects, ReplicaError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
+    let is_waiting = AtomicBool::new(false);
+    let on_retry: OnRetry = Arc::new(move |error| {
+        let was_waiting = is_waiting.swap(error.is_some(), Ordering::Relaxed);
+        if let Some(error) = error.filter(|_| !was_waiting) {
+            drop(lines.try_send(format!("{error}; trying again")));
+        }
+    });
+    let bucket = RetriedBucket::new(bucket, Arc::clone(&entropy), Arc::clone(&on_retry), Some(PATIENCE));
     let world = ReplicaWorld {
-        bucket,
+        bucket: Arc::new(bucket),
         disk: ReplicaDisk::default(),
         executor: Executor::Threads,
-        holder,
+        holder: HOLDER.parse().unwrap_or_else(|_| unreachable!("it has only letters")),
         place: 0,
         clock,
-        real,
-        entropy: Arc::new(OsEntropy),
+        real: Arc::new(ContinuousClock),
+        entropy,
         encrypts: true,
         lease: lease_rules(config),
+        on_retry,
     };
-    let master = Arc::new(MasterKey::new(&key));
-    let identity = world.identity(&master).await.map_err(|error| failed(&error))?;
-    world.check_clock().map_err(|error| failed(&error))?;
-    let identity = identity.ok_or_else(|| failed(&ReplicaError::NoBase))?;
-    let objects = world.objects(master, identity.store);
-    let manifest = base_before(&objects, until).await.map_err(|error| failed(&error))?;
-    progress.line(&format!("restoring the base of {}", manifest.taken_at));
-    let lineage = Lineage::Fork { holds_queue: !release };
-    let plan = Rebuild { directory, key, lineage, beside: with_base() };
-    let rows = manifest.rows;
-    let mut log = build(&objects, &manifest, plan, |_, _| {}).await.map_err(|error| failed(&error))?;
-    log.until = until;
-    progress.line("applying the log");
-    let gap = apply(&mut log, &objects).await.map_err(|error| failed(&error))?;
-    log.end(&objects).map_err(|error| failed(&error))?;
-    if let Some(gap) = &gap {
-        let last = log.follower.sequence().committed_at;
-        if let Some(until) = until {
-            return Err(within_gap(gap, last, until));
+    let master = Arc::new(MasterKey::new(key));
+    let identity = world.identity(&master).await?;
+    world.check_clock()?;
+    Ok(world.objects(master, identity.ok_or(ReplicaError::NoBase)?.store))
+}
+
+/// Puts the queue of a restored store on hold or releases it, and moves the store to its place.
+fn finish(
+    mut restored: RestoredReplica,
+    objects: &ReplicaObjects,
+    plan: &RestorePlan<'_>,
+    release: bool,
+    progress: &mut Progress<'_>,
+) -> Result<FinishedRestore, CliError> {
+    let follower = &mut restored.log.follower;
+    let backup_at = follower.sequence().committed_at;
+    if let Some(gap) = &restored.gap {
+        if let Some(until) = plan.until {
+            return Err(within_gap(gap, backup_at, until));
         }
-        progress.line(&format!("the log has a gap, and no base is newer: restored the state of {last} ({gap})"));
+        progress.line(&format!("the log has a gap, and no base is newer: restored the state of {backup_at} ({gap})"));
     }
-    let failed_store = |error| failed(&ReplicaError::Store(error));
-    let now = objects.clock.now();
+    if let Some(first) = restored.missing_keys.first() {
+        let count = restored.missing_keys.len();
+        progress.line(&format!(
+            "the bucket lacks {count} content keys before their deadline, the first is {first}: messages with this \
+             content can't be read or sent"
+        ));
+    }
     let on_hold = match release {
         // The log may have a hold of its own, from a promotion.
-        true => log.follower.release_queue().map(|()| TimersOnHold::default()),
-        false => log.follower.hold_queue(now),
+        true => follower.release_queue().map(|()| TimersOnHold::default()),
+        false => follower.hold_queue(objects.clock.now()),
     };
-    let on_hold = on_hold.map_err(failed_store)?;
-    let backup_at = log.follower.sequence().committed_at;
-    log.follower.checkpoint().map_err(failed_store)?;
-    let content = manifest.content.iter().map(|range| range.length).sum();
-    Ok(FinishedRestore {
-        data_dir: directory.to_owned(),
+    let on_hold = on_hold.map_err(|error| failed(&ReplicaError::Store(error)))?;
+    let finished = FinishedRestore {
+        data_dir: plan.directory.to_owned(),
         backup_at,
-        rows,
-        content_bytes: content,
+        rows: restored.manifest.rows,
+        content_bytes: restored.manifest.content.iter().map(|range| range.length).sum(),
         with_content: true,
         messages: on_hold.messages,
         deliveries: on_hold.deliveries,
-        gap: gap.map(|gap| gap.to_string()),
-    })
-}
-
-/// Applies the log up to the requested time, or to its end. Returns the gap at which the log ends before that.
-pub(in crate::app) async fn apply(
-    log: &mut LogFollower,
-    objects: &ReplicaObjects,
-) -> Result<Option<ReplicaError>, ReplicaError> {
-    loop {
-        match log.step(objects, |_| Ok(())).await {
-            Ok(FollowStep::Applied(_)) => {}
-            Ok(FollowStep::Reached) => return Ok(None),
-            Ok(FollowStep::End) if log.lacks_slot(objects).await? => {
-                let name = ObjectName::Slot(log.cursor.slot + 1).to_string();
-                return Ok(Some(ReplicaError::Missing { name }));
-            }
-            Ok(FollowStep::End) => return Ok(None),
-            Err(error) if error.needs_base() => return Ok(Some(error)),
-            Err(error) => return Err(error),
-        }
-    }
+        gap: restored.gap.as_ref().map(ToString::to_string),
+        missing_keys: std::mem::take(&mut restored.missing_keys),
+    };
+    restored.install().map_err(|error| failed(&error))?;
+    Ok(finished)
 }
 
 /// Returns the error for a time after the last batch before a gap in the log.
@@ -205,10 +223,13 @@ fn failed(error: &ReplicaError) -> CliError {
         _ => cli_error.exit(),
     };
     let remedy = match error {
+        ReplicaError::Bucket(BucketError { kind, .. }) if kind.is_transient() => {
+            "The bucket has not answered for 5 minutes. Check it, and try again."
+        }
         ReplicaError::NoBase => "Choose a replica, and a time that is not before its `restorable_from`.",
         ReplicaError::OtherStore => "Give the master.key of the store with --master-key FILE.",
         ReplicaError::Clock(_) => "Correct this machine's clock, and try again.",
-        _ => "Check [replica] and the bucket, empty the directory, and try again.",
+        _ => "Check [replica] and the bucket, and try again.",
     };
     CliError::new(exit, WHAT, error.to_string(), remedy)
 }

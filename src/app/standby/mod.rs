@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use self::promotion::AcceptedPromotion;
+use self::report::on_retry;
 use self::sight::LogView;
 use super::admin_client::SOCKET_NAME;
 use super::cli_error::CliError;
@@ -25,7 +26,7 @@ use super::store_open_report::Start;
 use super::supervisor::SlowStart;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
-use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State, set_aside};
+use crate::engine::replica::{ReplicaError, ReplicaStatus, ReplicaWorld, Role, Standby, State, set_aside};
 use crate::http::standby::{Promotion, StandbyService};
 use crate::net::clock::service_clock;
 use crate::net::entropy::OsEntropy;
@@ -38,14 +39,13 @@ use crate::store::replica::continues_without_bucket;
 
 mod listeners;
 mod promotion;
+mod report;
 mod sight;
 
 /// Interval between two checks for new slots.
 const POLL: Duration = Duration::from_secs(1);
 /// Maximum delay after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// Delay from which a standby counts as lagging.
-const LAG: Duration = Duration::from_secs(5);
 const WHAT: &str = "cannot stand by";
 
 /// The options of a standby.
@@ -217,7 +217,11 @@ impl Following<'_> {
         let mut retry = POLL;
         loop {
             let asked_at = self.world.replica.real.monotonic();
-            let turn = self.turn(standby, sight, status).await;
+            let turn = tokio::select! {
+                biased;
+                () = signals.stop() => return Ok(LoopEnd::Stopped),
+                turn = self.turn(standby, sight, status) => turn,
+            };
             if self.is_abandoned(&turn, asked_at, sight, standby.as_ref()) {
                 return Ok(LoopEnd::Claim(ClaimCause::Failover, None));
             }
@@ -267,7 +271,10 @@ impl Following<'_> {
         let directory = &self.config.data_dir;
         let mut open = match standby.take() {
             Some(open) => open,
-            None => Standby::open(&self.world.replica, directory, self.key.clone(), with_base()).await?,
+            None => {
+                let world = ReplicaWorld { on_retry: on_retry(status), ..self.world.replica.clone() };
+                Standby::open(&world, directory, self.key.clone(), with_base()).await?
+            }
         };
         let applied = open.follow().await;
         if let Err(error) = &applied
@@ -320,56 +327,6 @@ impl Following<'_> {
                 Ok(RoundResult::End)
             }
         }
-    }
-
-    fn show(&self, standby: &Standby, has_more: bool, status: &watch::Sender<ReplicaStatus>) {
-        let position = standby.position();
-        let holder = standby.head().map(|head| head.holder.to_string());
-        let now = self.clock.now();
-        let lag = if has_more { now.since(standby.committed_at()) } else { Duration::ZERO };
-        status.send_modify(|status| {
-            status.state = if lag < LAG { State::Ok } else { State::Lagging };
-            status.lag_seconds = lag.as_secs_f64();
-            status.error = None;
-            status.store = Some(position.store.to_string());
-            status.epoch = position.epoch;
-            status.slot = position.slot;
-            (status.sequence, status.confirmed_sequence) = (position.sequence, position.sequence);
-            status.last_confirmed_at = Some(now);
-            if holder.is_some() {
-                status.holder = holder;
-            }
-        });
-    }
-
-    /// Continues after a failure that may be temporary.
-    fn survive(
-        &self,
-        error: ReplicaError,
-        sight: &LogView,
-        status: &watch::Sender<ReplicaStatus>,
-    ) -> Result<(), CliError> {
-        use crate::engine::ports::BucketErrorKind::{Forbidden, Refused};
-        let state = match &error {
-            // Credentials may be replaced while the standby runs. At its start they are an operator's mistake.
-            ReplicaError::Bucket(of) if of.kind == Forbidden && self.is_ready.get() => State::Forbidden,
-            ReplicaError::Bucket(of) if matches!(of.kind, Forbidden | Refused) => return Err(cannot_join(&error)),
-            ReplicaError::Bucket(_) => State::Unreachable,
-            ReplicaError::NoBase | ReplicaError::Emptied => State::Waiting,
-            ReplicaError::Missing { .. } | ReplicaError::Object { .. } => State::Resync,
-            error if error.is_disk_full() => State::DiskFull,
-            _ => return Err(cannot_join(&error)),
-        };
-        if status.borrow().state != state {
-            tracing::warn!(%error, "the standby failed; trying again");
-        }
-        status.send_modify(|status| {
-            status.state = state;
-            let lag = sight.looked_at.map_or(Duration::ZERO, |at| self.clock.now().since(at));
-            status.lag_seconds = lag.as_secs_f64();
-            status.error = Some(error.to_string());
-        });
-        Ok(())
     }
 }
 

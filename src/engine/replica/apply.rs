@@ -6,7 +6,7 @@ use super::objects::ReplicaObjects;
 use crate::store::replica::name::ObjectName;
 use crate::store::replica::payload::{self, BatchPiece};
 use crate::store::replica::record::{self, Record};
-use crate::store::replica::{ObjectFault, Sequence, content};
+use crate::store::replica::{ObjectFault, Sequence};
 
 impl LogFollower {
     /// Applies the batches of a payload. Returns false if one is later than the requested time.
@@ -63,7 +63,7 @@ impl LogFollower {
                 ReplicaError::Broken { why, .. } => ReplicaError::Broken { slot: self.cursor.slot, why },
                 error => error,
             })?;
-            self.logged = sequence.number;
+            (self.logged, self.logged_at) = (sequence.number, Some(sequence.committed_at));
             if self.follower.sequence().number == sequence.number {
                 // Every batch up to here is the log's.
                 self.confirmed = sequence.number;
@@ -77,26 +77,8 @@ impl LogFollower {
                 Record::Resumed(sequence) if sequence > self.follower.sequence().number => {
                     return Err(self.broken("batches before it were dropped"));
                 }
-                Record::Resumed(sequence) => self.logged = sequence,
+                Record::Resumed(sequence) => (self.logged, self.logged_at) = (sequence, None),
             }
-        }
-        Ok(())
-    }
-
-    /// Fetches the keys of the segments that contain a batch's bodies. A missing key belongs to an expired body. No
-    /// clock decides that: a key that is not fetched now is never fetched.
-    async fn adopt_keys(&self, objects: &ReplicaObjects, batch: &[u8]) -> Result<(), ReplicaError> {
-        for (bucket, segment) in record::segments(batch)? {
-            if !self.follower.lacks_key(bucket, segment) {
-                continue;
-            }
-            let name = ObjectName::Key { bucket, segment };
-            let Some(bytes) = objects.bucket.read(&name.to_string()).await?.filter(|bytes| !bytes.is_empty()) else {
-                continue;
-            };
-            let slot = content::open_key(&name, &bytes, &objects.sealer)
-                .map_err(|fault| ReplicaError::Object { name: name.to_string(), fault })?;
-            self.follower.adopt_key(bucket, segment, slot.expose())?;
         }
         Ok(())
     }

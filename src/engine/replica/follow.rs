@@ -58,6 +58,8 @@ pub struct LogFollower {
     pub(super) confirmed: u64,
     /// Sequence of the last batch in the log up to the cursor.
     pub(super) logged: u64,
+    /// Time of its commit, if this process has read it.
+    pub(super) logged_at: Option<Timestamp>,
     /// The lease of the log's holder, once it is known.
     lease: Option<HolderLease>,
     /// Time after which no batch is applied.
@@ -84,6 +86,7 @@ impl LogFollower {
             has_skipped: false,
             confirmed: logged,
             logged,
+            logged_at: None,
             lease: None,
             until: None,
         }
@@ -143,7 +146,13 @@ impl LogFollower {
         match &slot.body {
             SlotBody::Claim(claim) => self.begin_epoch(claim, &slot.link.head, is_own)?,
             SlotBody::Batches(payload) => {
-                if !self.apply(objects, payload, is_own).await? {
+                let begun = self.assembler.clone();
+                let applied = self.apply(objects, payload, is_own).await;
+                if applied.is_err() {
+                    // The slot is applied again from its start, which may be the rest of a batch.
+                    self.assembler = begun;
+                }
+                if !applied? {
                     self.follower.end_slot(self.position(objects))?;
                     return Ok(FollowStep::Reached);
                 }

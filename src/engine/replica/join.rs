@@ -113,6 +113,7 @@ pub async fn join<'a>(
         objects,
         is_fork,
         cause,
+        has_asked_for_keys: false,
         is_searched: false,
         pending: None,
     };
@@ -181,6 +182,8 @@ struct Joining {
     own_claim: Option<OwnClaim>,
     is_fork: bool,
     cause: ClaimCause,
+    /// Whether the bucket was asked for content keys that the store lacks.
+    has_asked_for_keys: bool,
     /// Whether the log was searched for slots after a missing one.
     is_searched: bool,
     /// The claim whose outcome is not known. It is retried with the same bytes: if an earlier try without an answer
@@ -191,6 +194,11 @@ struct Joining {
 impl Joining {
     /// Applies the next slot, or tries once to claim the one after the last. Returns `None` until the claim succeeds.
     async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
+        if !self.has_asked_for_keys {
+            // A wrong answer may have kept a key from a standby. Once it is active, it does not ask any more.
+            self.log.adopt_missing_keys(&self.objects).await?;
+            self.has_asked_for_keys = true;
+        }
         let asked = match self.pending.take() {
             Some(asked) if self.world.real.monotonic() < asked.asked_at + CLAIM_AGE_MAX => asked,
             // An older claim that succeeded meanwhile is read like any other slot.

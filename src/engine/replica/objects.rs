@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::error::ReplicaError;
+use super::retried_bucket::OnRetry;
 use crate::base::digest::{Digest, sha256};
 use crate::base::entropy::Entropy;
 use crate::base::time::Timestamp;
@@ -59,6 +60,8 @@ pub struct ReplicaObjects {
     pub real: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
+    /// Called when a read of a build from a base failed and is repeated, and once it is answered.
+    pub(super) on_retry: OnRetry,
 }
 
 impl ReplicaObjects {

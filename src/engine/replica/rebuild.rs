@@ -23,22 +23,22 @@ use crate::store::restore::{BaseContent, Lineage, Restoration, RestoreError, res
 const AHEAD: usize = 4;
 
 /// Arguments of a rebuild from a base.
-pub struct Rebuild<'a> {
+pub(super) struct Rebuild<'a> {
     /// The directory, which exists and is empty.
-    pub directory: &'a Path,
+    pub(super) directory: &'a Path,
     /// The master key of the store.
-    pub key: Raw,
+    pub(super) key: Raw,
     /// Whether the directory is a copy or a standby.
-    pub lineage: Lineage,
+    pub(super) lineage: Lineage,
     /// Names of further files of the data directory.
-    pub beside: &'static [&'static str],
+    pub(super) beside: &'static [&'static str],
 }
 
 /// Returns the newest manifest whose rows are not later than `until`.
 ///
 /// # Errors
 /// The bucket; [`ReplicaError::NoBase`] if no manifest qualifies.
-pub async fn base_before(objects: &ReplicaObjects, until: Option<Timestamp>) -> Result<Manifest, ReplicaError> {
+pub(super) async fn base_before(objects: &ReplicaObjects, until: Option<Timestamp>) -> Result<Manifest, ReplicaError> {
     for slot in objects.bases().await?.into_iter().rev() {
         let found = objects.manifest(slot).await?;
         if let Some(manifest) = found.filter(|manifest| until.is_none_or(|until| manifest.taken_at <= until)) {
@@ -90,7 +90,7 @@ fn cause(error: RestoreError) -> ReplicaError {
 ///
 /// # Errors
 /// Errors of [`rebuild`] and of [`follow_from`].
-pub async fn build(
+pub(super) async fn build(
     objects: &ReplicaObjects,
     manifest: &Manifest,
     plan: Rebuild<'_>,
@@ -129,7 +129,8 @@ pub(super) async fn follow_from(
     Ok(LogFollower::at(follower, Cursor::of(position)))
 }
 
-/// Fetches the keys of the content of a base. Missing keys belong to expired content.
+/// Fetches the keys of the content of a base. A missing key belongs to expired content, or is asked for again once the
+/// store is built.
 async fn keys_of(objects: &ReplicaObjects, manifest: &Manifest) -> Result<Vec<u8>, ReplicaError> {
     let mut segments: Vec<_> = manifest.content.iter().map(|range| (range.bucket, range.segment)).collect();
     segments.dedup();
@@ -183,11 +184,11 @@ fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece>
                 let found = objects.bucket.read(&name.to_string()).await?;
                 let Some(bytes) = found else {
                     // Expired content may be removed by collection while the base still names it. Its key is removed
-                    // first, and no clock here decides about it.
+                    // first.
                     let key = ObjectName::Key { bucket, segment }.to_string();
                     let key = objects.bucket.read(&key).await?.filter(|key| !key.is_empty());
-                    let missing = || ReplicaError::Missing { name: name.to_string() };
-                    return if key.is_none() { Ok(None) } else { Err(missing()) };
+                    let is_over = key.is_none() && objects.may_have_expired(bucket).await?;
+                    return if is_over { Ok(None) } else { Err(ReplicaError::Missing { name: name.to_string() }) };
                 };
                 let piece = content::open_piece(&name, &bytes, &objects.sealer);
                 let piece = piece.map_err(|fault| unreadable(&name, fault))?;

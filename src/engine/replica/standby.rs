@@ -16,8 +16,9 @@ use super::world::ReplicaWorld;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::master_key::Raw;
+use crate::store::open::OpenError;
 use crate::store::replica::{Follower, Head, ObjectName, OwnClaim, Position, aside, swap};
-use crate::store::restore::Lineage;
+use crate::store::restore::{Lineage, is_unfinished};
 
 /// Interval between two checkpoints of a standby.
 const CHECKPOINT: Duration = Duration::from_secs(5);
@@ -35,6 +36,8 @@ pub struct Standby {
     sweep_at: Instant,
     /// Time of the next check for missing slots at the end of the log.
     loss_at: Instant,
+    /// Names of the content keys that the bucket lacked at the last sweep, before their deadline.
+    missing_keys: Vec<String>,
 }
 
 impl Standby {
@@ -49,6 +52,9 @@ impl Standby {
         key: Raw,
         beside: &'static [&'static str],
     ) -> Result<Self, ReplicaError> {
+        if is_unfinished(&world.disk, directory) {
+            return Err(OpenError::HalfRestored.into());
+        }
         finish_moves(world, directory)?;
         let master = Arc::new(MasterKey::new(&key));
         let Some(identity) = world.identity(&master).await? else { return Err(no_identity(world, directory)?) };
@@ -65,7 +71,8 @@ impl Standby {
         };
         let now = Instant::now();
         let directory = directory.to_owned();
-        Ok(Self { objects, log, directory, key, beside, checkpoint_at: now, sweep_at: now, loss_at: now })
+        let (checkpoint_at, sweep_at, loss_at, missing_keys) = (now, now, now, Vec::new());
+        Ok(Self { objects, log, directory, key, beside, checkpoint_at, sweep_at, loss_at, missing_keys })
     }
 
     /// Applies the next slot. Returns false at the end of the log.
@@ -98,6 +105,11 @@ impl Standby {
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP;
             self.log.follower.destroy_until(self.objects.expiry_time())?;
+            let missing = self.log.adopt_missing_keys(&self.objects).await?;
+            if !missing.is_empty() && missing != self.missing_keys {
+                tracing::error!(?missing, "the bucket lacks keys of content that has not expired; asking again");
+            }
+            self.missing_keys = missing;
         }
         if now >= self.loss_at && step == FollowStep::End {
             let slot = self.log.cursor.slot;
@@ -157,6 +169,12 @@ impl Standby {
     /// The store.
     pub fn checkpoint(&mut self) -> Result<(), ReplicaError> {
         Ok(self.log.follower.checkpoint()?)
+    }
+
+    /// Returns the names of content keys that the bucket lacks before their deadline. Without them the content can't be
+    /// read here.
+    pub fn missing_keys(&self) -> &[String] {
+        &self.missing_keys
     }
 
     /// Returns the last slot that this standby has applied.
@@ -264,14 +282,15 @@ pub fn set_aside(world: &ReplicaWorld, directory: &Path) -> Result<PathBuf, Repl
     aside::set_aside(&world.disk, directory, epoch).map_err(not_set_aside)
 }
 
-/// Builds a store from the newest base next to the store in `data`. Starts again if the active machine removes that
-/// base meanwhile, after making a newer one.
+/// Builds a store from the newest base next to the store in `data`. Waits while the bucket does not answer, and starts
+/// again if the active machine removes that base meanwhile, after making a newer one.
 async fn build_aside(
     objects: &ReplicaObjects,
     data: &Path,
     key: &Raw,
     beside: &'static [&'static str],
 ) -> Result<(), ReplicaError> {
+    let objects = &objects.retried();
     loop {
         let aside = swap::prepare(&objects.disk, data).map_err(unmoved)?;
         let manifest = rebuild::base_before(objects, None).await?;

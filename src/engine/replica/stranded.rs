@@ -5,9 +5,16 @@ use std::sync::Arc;
 
 use super::error::ReplicaError;
 use super::follow::{FollowStep, LogFollower};
+use super::objects::ReplicaObjects;
 use super::world::ReplicaWorld;
+use crate::base::time::Timestamp;
+use crate::store::replica::payload;
+use crate::store::replica::slot::SlotBody;
 use crate::store::replica::stranded::Stranded;
 use crate::store::replica::{Follower, Head, Kind, OwnClaim};
+
+/// Maximum number of slots that are read backwards for the last batch: claims and beats may follow it.
+const SLOTS_READ: u64 = 1000;
 
 /// Returns the messages of the store in `directory` that the log lacks, because another machine claimed the log without
 /// them, or continued the store in another bucket. Nothing is stranded while the log is the directory's own: its next
@@ -44,6 +51,29 @@ pub async fn stranded(world: &ReplicaWorld, directory: &Path) -> Result<Stranded
     };
     match log.branch(&objects, own).await? {
         None if is_at_end => Ok(Stranded::default()),
-        branch => Ok(log.follower.stranded_after(branch.unwrap_or(log.logged()))?),
+        // The log that is there does not tell when the batch was committed.
+        Some(branch) => Ok(log.follower.stranded_after(branch, None)?),
+        None => {
+            let logged_at = logged_at(&log, &objects).await?;
+            Ok(log.follower.stranded_after(log.logged(), logged_at)?)
+        }
     }
+}
+
+/// Returns the commit time of the last batch in the log up to the cursor of `log`, if the log still has it.
+async fn logged_at(log: &LogFollower, objects: &ReplicaObjects) -> Result<Option<Timestamp>, ReplicaError> {
+    if log.logged_at.is_some() {
+        return Ok(log.logged_at);
+    }
+    let end = log.cursor.slot + 1;
+    for number in (end.saturating_sub(SLOTS_READ)..end).rev() {
+        let Some(slot) = objects.slot(number).await? else { return Ok(None) };
+        let SlotBody::Batches(payload) = &slot.body else { continue };
+        let last =
+            payload::pieces(payload).filter_map(Result::ok).filter(|piece| piece.sequence == log.logged()).last();
+        if let Some(piece) = last {
+            return Ok(Some(piece.committed_at));
+        }
+    }
+    Ok(None)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::error::ReplicaError;
 use super::objects::{ReplicaObjects, unreadable};
+use super::retried_bucket::{OnRetry, RetriedBucket};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
@@ -40,6 +41,8 @@ pub struct ReplicaWorld {
     pub encrypts: bool,
     /// The rules of the lease.
     pub lease: LeaseRules,
+    /// Called when a read of a build from a base failed and is repeated, and once it is answered.
+    pub on_retry: OnRetry,
 }
 
 impl ReplicaWorld {
@@ -55,6 +58,7 @@ impl ReplicaWorld {
             clock: Arc::clone(&self.clock),
             real: Arc::clone(&self.real),
             entropy: Arc::clone(&self.entropy),
+            on_retry: Arc::clone(&self.on_retry),
         }
     }
 
@@ -82,6 +86,13 @@ impl ReplicaWorld {
 }
 
 impl ReplicaObjects {
+    /// Returns these objects with reads that are repeated until the bucket answers.
+    pub(super) fn retried(&self) -> Self {
+        let (bucket, entropy) = (Arc::clone(&self.bucket), Arc::clone(&self.entropy));
+        let bucket = Arc::new(RetriedBucket::new(bucket, entropy, Arc::clone(&self.on_retry), None));
+        Self { bucket, ..self.clone() }
+    }
+
     /// Writes the object `store` unless it exists.
     ///
     /// # Errors

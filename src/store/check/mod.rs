@@ -21,6 +21,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::archive::ArchiveError;
+use super::bodies::expired_to;
 use super::checksum;
 use super::content::{Place, SealedContent, Unreadable};
 use super::damage::guarded;
@@ -29,7 +30,7 @@ use super::disk::Disk;
 use super::error::StoreError;
 pub use super::inspect::InspectError;
 use super::inspect::Inspection;
-use super::read::{Order, Read, after_prefix};
+use super::read::{Order, Read, after_prefix, sound};
 use super::row::Row;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
@@ -94,6 +95,8 @@ pub enum Rule {
     Content,
     /// The master key belongs to the store.
     MasterKey,
+    /// The name of the directory in the log of its replica can be read.
+    Replica,
 }
 
 /// Whether the master key must be in the store's directory.
@@ -183,6 +186,9 @@ fn report_on(
     if let (KeyPlace::WithStore, Some(fault)) = (key_place, inspection.key_fault.take()) {
         report.fail(Rule::MasterKey, || fault);
     }
+    if let Some(fault) = inspection.holder_fault.take() {
+        report.fail(Rule::Replica, || fault);
+    }
     report.segments = inspection.content.as_ref().map_or(0, SealedContent::segments);
     let content = inspection.content.as_ref();
     for fault in content.iter().flat_map(|content| &content.key_faults) {
@@ -232,6 +238,8 @@ struct CheckInputs<'a> {
     snapshot: Snapshot,
     bodies: Option<&'a Bodies<'a>>,
     restored: Option<Restored>,
+    /// Content with a deadline up to this time was destroyed before the store was restored.
+    expired_to: Timestamp,
     /// The latest time that the store can have recorded.
     now: Timestamp,
 }
@@ -271,8 +279,9 @@ fn look(
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let mut sight = CheckInputs { snapshot, bodies, restored: None, now };
+    let mut sight = CheckInputs { snapshot, bodies, restored: None, expired_to: Timestamp::ZERO, now };
     sight.restored = sight.find(meta::RESTORED)?;
+    sight.expired_to = sound(expired_to(&sight.snapshot))?.unwrap_or_default();
     let last = sight.get(Table::Meta, meta::LAST_ID)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid);
     sight.now = now.max(last.unwrap_or_default().timestamp());
     let mut seen = 0;

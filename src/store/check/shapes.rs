@@ -123,7 +123,7 @@ fn fact(key: &[u8], value: &[u8]) -> Result<(), String> {
     let fits = match key {
         meta::FORMAT => value.len() == 4,
         meta::LAST_ID | meta::LAST_MESSAGE_ID | meta::SEQUENCE => value.len() == 16,
-        meta::TIME => value.len() == 8,
+        meta::TIME | meta::EXPIRED_TO => value.len() == 8,
         meta::REPLICA => Position::decode(value).is_some(),
         meta::RESTORED => reads::<Restored>(value)?,
         _ => !value.is_empty(),

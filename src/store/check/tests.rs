@@ -88,6 +88,27 @@ fn refuses_an_open_store_and_a_missing_one() {
 }
 
 #[test]
+fn finds_a_damaged_name_in_the_log_of_the_replica() {
+    let damaged = |name: &str| {
+        after(|test, _| {
+            let directory = test.directory().join("replica");
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(directory.join("holder"), name).unwrap();
+        })
+    };
+    assert_eq!(rules(&without_bodiless(damaged("mail-00ff\n"))), []);
+    assert_eq!(rules(&without_bodiless(damaged("ma\0il"))), [Rule::Replica]);
+}
+
+#[test]
+fn refuses_a_directory_whose_restore_was_interrupted() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("restoring")).unwrap();
+    let checked = check(directory.path(), START, KeyPlace::WithStore, &mut |_| {});
+    assert!(matches!(checked, Err(InspectError::HalfRestored)));
+}
+
+#[test]
 fn finds_a_missing_row_through_each_row_that_refers_to_it() {
     for (table, expected) in [
         (Table::Transfers, Rule::Partner),

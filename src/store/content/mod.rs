@@ -200,18 +200,22 @@ impl Content {
         Unreadable::Gone
     }
 
-    /// Counts segments that end after `now` and have bodies but no key. A segment is created before its key, so an
-    /// empty file without a key is not a loss.
+    /// Returns the segments, of buckets that have not ended, that have bodies but no key. A segment is created before
+    /// its key, so an empty file without a key is not a loss.
     ///
     /// # Errors
     /// File system errors.
-    pub(super) fn segments_without_key(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let mut count = 0;
-        for bucket in segment::buckets(&*self.disk, &self.directory)?.into_iter().filter(|bucket| *bucket > now) {
+    pub(super) fn segments_without_key(
+        &self,
+        has_ended: impl Fn(Timestamp) -> bool,
+    ) -> Result<Vec<(Timestamp, u32)>, StoreError> {
+        let mut found = Vec::new();
+        for bucket in segment::buckets(&*self.disk, &self.directory)?.into_iter().filter(|bucket| !has_ended(*bucket)) {
             let with_bodies = segment::with_bodies(&*self.disk, &self.directory, bucket);
-            count += with_bodies.into_iter().filter(|number| !self.has((bucket, *number))).count();
+            let segments = with_bodies.into_iter().map(|number| (bucket, number));
+            found.extend(segments.filter(|segment| !self.has(*segment)));
         }
-        Ok(count)
+        Ok(found)
     }
 
     /// Returns the number of content key slots that are or were damaged. They are never reused.

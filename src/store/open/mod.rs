@@ -15,6 +15,9 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use redb::ReadableDatabase as _;
+
+use super::bodies::expired_to;
 use super::content::{self, Append, Appender, Content};
 use super::damage::guarded;
 use super::disk::{Disk, FileSystem};
@@ -22,8 +25,10 @@ use super::error::StoreError;
 use super::health::Health;
 use super::job::Job;
 use super::journal::{self, Damage, Journal};
+use super::read::sound;
 use super::replica;
 use super::schema::FORMAT;
+use super::snapshot::Snapshot;
 use super::writer::Writer;
 use super::{Channels, Store, master_key, reserve};
 use crate::base::entropy::Entropy;
@@ -212,7 +217,9 @@ impl Store {
         let health = Arc::new(Health::default());
         let master = Arc::clone(&prepared.master);
         let content = Content::open(Arc::clone(&disk), directory, master, Arc::clone(&health), entropy, &limits)?;
-        report_missing_keys(&content, started_at)?;
+        let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?, Arc::default());
+        report_missing_keys(&content, &found, started_at)?;
+        drop(found);
         let open_outbox = |start| replica::open_outbox(&disk, directory, prepared.sequence, &content, &start);
         let outbox = replica.map(open_outbox).transpose()?;
         let content = Arc::new(content);
@@ -277,8 +284,9 @@ impl Store {
 }
 
 /// Logs keys of content that are missing before their deadline.
-fn report_missing_keys(content: &Content, now: Timestamp) -> Result<(), StoreError> {
-    let segments = content.segments_without_key(now)?;
+fn report_missing_keys(content: &Content, found: &Snapshot, now: Timestamp) -> Result<(), StoreError> {
+    let now = now.max(sound(expired_to(found))?.unwrap_or_default());
+    let segments = content.segments_without_key(|bucket| bucket <= now)?.len();
     if segments > 0 {
         tracing::error!(
             segments,

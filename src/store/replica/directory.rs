@@ -10,6 +10,7 @@ use super::backlog::DIRECTORY;
 use super::head::Holder;
 use crate::base::entropy::{self, Entropy};
 use crate::store::disk::{Disk, FileSystem, Opening};
+use crate::store::limits::Limits;
 use crate::store::open::FILE;
 
 /// Path of the mark of a restored directory, in the data directory.
@@ -33,9 +34,40 @@ impl Default for ReplicaDisk {
 }
 
 impl ReplicaDisk {
+    /// Returns the number of bytes that the device of `directory` lacks for a service, or `None` if it has room. A
+    /// service with less would use the space that is reserved for outcomes.
+    pub fn lacks_room(&self, directory: &Path) -> Option<u64> {
+        let needed = Limits::default().reserve_short_bytes;
+        let free = self.0.free_bytes(directory).ok()?;
+        (free < needed).then(|| needed - free)
+    }
+
     /// Whether there is a store in `directory`.
     pub fn has_store(&self, directory: &Path) -> bool {
         self.0.exists(&directory.join(FILE))
+    }
+}
+
+/// Reason why the name of a data directory in the log is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum HolderError {
+    /// The file does not contain a name.
+    #[error("the file replica/holder is damaged")]
+    Damaged,
+    /// The file system failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Returns the name of the data directory in the log, if it has one.
+///
+/// # Errors
+/// File system errors; a file without a name.
+pub(in crate::store) fn existing_holder(disk: &dyn Disk, data: &Path) -> Result<Option<Holder>, HolderError> {
+    match disk.read(&data.join(DIRECTORY).join(HOLDER)) {
+        Ok(name) => String::from_utf8_lossy(&name).trim().parse().map(Some).map_err(|_| HolderError::Damaged),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -44,22 +76,19 @@ impl ReplicaDisk {
 ///
 /// # Errors
 /// File system errors; a file without a name.
-pub fn holder(disk: &ReplicaDisk, data: &Path, host: &str, entropy: &dyn Entropy) -> io::Result<Holder> {
+pub fn holder(disk: &ReplicaDisk, data: &Path, host: &str, entropy: &dyn Entropy) -> Result<Holder, HolderError> {
     let disk = &*disk.0;
-    let directory = data.join(DIRECTORY);
-    let path = directory.join(HOLDER);
-    match disk.read(&path) {
-        Ok(name) => return String::from_utf8_lossy(&name).trim().parse().map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    if let Some(holder) = existing_holder(disk, data)? {
+        return Ok(holder);
     }
+    let directory = data.join(DIRECTORY);
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
     let host: String = host.chars().filter(is_plain).take(HOST_BYTES_MAX).collect();
     let name = format!("{}-{}", if host.is_empty() { "host" } else { &host }, random(entropy));
     disk.create_directory(&directory)?;
     replace(disk, &directory, HOLDER, &name)?;
     disk.sync_directory(data)?;
-    name.parse().map_err(io::Error::other)
+    name.parse().map_err(|_| HolderError::Damaged)
 }
 
 /// The last epoch that a data directory has claimed, the place where it did, and the end of the wait that followed. The

@@ -18,7 +18,6 @@ use super::position::{Position, Sequence};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::machine::retention::Bucket;
 use crate::store::checksum::Values;
 use crate::store::clock_doubts::Deadlines;
 use crate::store::content::{Content, Returning};
@@ -72,9 +71,9 @@ pub struct Follower {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
     pub(super) entropy: Arc<dyn Entropy>,
-    database: OpenDatabase,
+    pub(super) database: OpenDatabase,
     values: Values,
-    content: Content,
+    pub(super) content: Content,
     master: Arc<MasterKey>,
     bodies: Option<Returning>,
     sequence: Sequence,
@@ -178,19 +177,6 @@ impl Follower {
         Ok(migrate::format_in(&facts)?.unwrap_or(FORMAT))
     }
 
-    /// Whether this store lacks the key of a content segment.
-    pub fn lacks_key(&self, bucket: Timestamp, segment: u32) -> bool {
-        !self.content.has((bucket, segment))
-    }
-
-    /// Adds the key of a content segment, in the form of the active's key file.
-    ///
-    /// # Errors
-    /// A key that is malformed or of another segment; file system errors.
-    pub fn adopt_key(&self, bucket: Timestamp, segment: u32, slot: &[u8]) -> Result<(), StoreError> {
-        self.content.adopt_key((bucket, segment), slot)
-    }
-
     /// Writes a sealed body to its place.
     ///
     /// # Errors
@@ -270,23 +256,6 @@ impl Follower {
         Ok(())
     }
 
-    /// Destroys content whose deadline has passed at `now`, which was compared with the bucket's time. This includes
-    /// the content of stores that were set aside.
-    ///
-    /// # Errors
-    /// File system errors.
-    pub fn destroy_until(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let deadlines = Deadlines::at(&self.database, now);
-        let buckets = self.content.buckets_until(Timestamp::MAX)?;
-        for end in buckets.into_iter().filter(|end| deadlines.have_passed(Bucket { end: *end })) {
-            self.content.destroy(end)?;
-        }
-        if let Err(error) = self.destroy_aside(&deadlines) {
-            tracing::warn!(%error, "could not destroy expired content of a store that was set aside; trying again");
-        }
-        Ok(())
-    }
-
     /// Marks durably that the log has a gap, which only a new base closes.
     ///
     /// # Errors
@@ -343,6 +312,14 @@ impl Follower {
         let held: Option<Restored> = self.snapshot()?.row(meta::RESTORED)?;
         let Some(held) = held.filter(|row| row.is_on_hold) else { return Ok(()) };
         self.put_fact(meta::RESTORED, &Restored { is_on_hold: false, ..held }.encode())
+    }
+
+    /// Records that content with a deadline up to `time` was destroyed before this store was restored.
+    ///
+    /// # Errors
+    /// Database errors.
+    pub fn expired_to(&mut self, time: Timestamp) -> Result<(), StoreError> {
+        self.put_fact(meta::EXPIRED_TO, &time.as_millis().to_be_bytes())
     }
 
     fn put_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {

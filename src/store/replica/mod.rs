@@ -22,6 +22,7 @@ mod collect;
 pub mod content;
 mod directory;
 mod follower;
+mod follower_content;
 pub mod head;
 pub mod identity;
 pub mod manifest;
@@ -44,9 +45,9 @@ mod tests;
 
 pub use base::BaseSnapshot;
 pub(in crate::store) use collect::collect;
-pub(in crate::store) use directory::FORK;
+pub(in crate::store) use directory::{FORK, existing_holder};
 pub use directory::{
-    OwnClaim, ReplicaDisk, clear_marks, continue_without_bucket, continues_without_bucket, holder, is_fork,
+    HolderError, OwnClaim, ReplicaDisk, clear_marks, continue_without_bucket, continues_without_bucket, holder, is_fork,
 };
 pub use follower::{FollowError, Follower};
 pub use head::{Head, Holder, Kind};

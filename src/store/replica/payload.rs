@@ -164,7 +164,7 @@ impl<'a> Pieces<'a> {
 }
 
 /// Joins the pieces of batches. Holds at most one batch.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Assembler {
     /// Sequence number, time and total size of the batch that is being joined, and its bytes so far.
     open: Option<(u64, Timestamp, u32, Vec<u8>)>,

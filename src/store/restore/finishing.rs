@@ -1,13 +1,14 @@
 //! The end of building a data directory: a copy is marked, everything is synced and moved to its place.
 
 use std::io;
-use std::sync::Arc;
+use std::path::Path;
 
 use super::files::{close, sync_below, unwritten};
 use super::{Building, CONTENT, Lineage, RestoreError};
 use crate::base::id::Ulid;
 use crate::store::archive::Head;
 use crate::store::content::segment;
+use crate::store::disk::{Disk, Entry};
 use crate::store::error::StoreError;
 use crate::store::master_key;
 use crate::store::open::FILE;
@@ -53,25 +54,9 @@ impl Building {
             master_key::write(&*self.disk, &self.aside.join(master_key::FILE), &self.aside, key)
                 .map_err(|error| unwritten(&self.aside, io::Error::other(error)))?;
         }
-        self.move_up()?;
+        move_up(&*self.disk, &self.aside, &self.directory, &mut self.moved)?;
         self.is_finished = true;
         Ok(self.on_hold)
-    }
-
-    /// Moves the files up, the database last: without it the directory does not count as a store.
-    fn move_up(&mut self) -> Result<(), RestoreError> {
-        let disk = Arc::clone(&self.disk);
-        sync_below(&*disk, &self.aside.join(CONTENT))?;
-        let io = |error| unwritten(&self.aside, error);
-        let mut entries = disk.list(&self.aside).map_err(io)?;
-        entries.sort_by_key(|entry| entry.name == FILE);
-        for entry in entries {
-            disk.rename(&self.aside.join(&entry.name), &self.directory.join(&entry.name)).map_err(io)?;
-            self.moved.push(entry);
-        }
-        segment::sync_directory(&*disk, &self.directory)?;
-        disk.remove_directory(&self.aside).map_err(io)?;
-        Ok(segment::sync_directory(&*disk, &self.directory)?)
     }
 
     /// Removes an unfinished restore: the database first and the temporary directory last, so that a crash leaves
@@ -90,4 +75,25 @@ impl Building {
         }
         if self.disk.exists(&self.aside) { self.disk.remove_directory(&self.aside) } else { Ok(()) }
     }
+}
+
+/// Moves the files of a store from `aside` to `directory`, the database last: without it the directory does not count
+/// as a store. `moved` gets each moved entry.
+pub(super) fn move_up(
+    disk: &dyn Disk,
+    aside: &Path,
+    directory: &Path,
+    moved: &mut Vec<Entry>,
+) -> Result<(), RestoreError> {
+    sync_below(disk, &aside.join(CONTENT))?;
+    let io = |error| unwritten(aside, error);
+    let mut entries = disk.list(aside).map_err(io)?;
+    entries.sort_by_key(|entry| entry.name == FILE);
+    for entry in entries {
+        disk.rename(&aside.join(&entry.name), &directory.join(&entry.name)).map_err(io)?;
+        moved.push(entry);
+    }
+    segment::sync_directory(disk, directory)?;
+    disk.remove_directory(aside).map_err(io)?;
+    Ok(segment::sync_directory(disk, directory)?)
 }

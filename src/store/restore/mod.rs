@@ -21,6 +21,7 @@ use super::limits::CACHE_BYTES;
 use super::master_key::{self, Raw};
 use super::migrate;
 use super::open::FILE;
+use super::replica::ReplicaDisk;
 use super::restore_hold::TimersOnHold;
 use super::schema::{FORMAT, Table, meta};
 use super::timer::{Timer, TimerKind};
@@ -30,9 +31,11 @@ use crate::base::time::Timestamp;
 mod base;
 mod files;
 mod finishing;
+mod staging;
 
 pub use base::{BaseContent, restore_base};
 use files::{close, create_new, make_directory, unwritten, write_new};
+pub use staging::StagedRestore;
 
 /// Name of the temporary directory.
 const ASIDE: &str = "restoring";
@@ -111,6 +114,11 @@ pub fn is_empty(directory: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a restore into `directory` has begun and not finished.
+pub fn is_unfinished(disk: &ReplicaDisk, directory: &Path) -> bool {
+    is_under_way(&*disk.0, directory)
 }
 
 /// Whether a restore into `directory` has begun and not finished.

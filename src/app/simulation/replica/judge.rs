@@ -1,6 +1,6 @@
 //! The checks of the bucket: it is restored onto a new disk, and compared with what the service acknowledged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,20 @@ use tokio::runtime::Builder;
 
 use super::fence::bounded_from;
 use super::{ReplicaPlan, ports};
-use crate::app::keeping::restore_replica::apply;
 use crate::app::simulation::invariants;
 use crate::app::simulation::service::{self, Service, Workers};
 use crate::app::simulation::world::{Progress, World};
 use crate::base::secret::MasterKey;
 use crate::engine::Engine;
 use crate::engine::bucket::verify::{Depth, verify};
-use crate::engine::memory_bucket::MemoryStore;
-use crate::engine::replica::{Rebuild, ReplicaError, base_before, build};
+use crate::engine::memory_bucket::{BucketFault, MemoryBucket, MemoryStore};
+use crate::engine::ports::BucketOperation;
+use crate::engine::replica::{self, ReplicaError, RestorePlan, RetriedBucket};
 use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::replica::name;
 use crate::store::restore::Lineage;
 use crate::store::schema::Table;
-use crate::store::single_threaded::{DIRECTORY, Machine};
+use crate::store::single_threaded::{DIRECTORY, Machine, Rng};
 use crate::store::snapshot::Snapshot;
 
 /// Time within which the bucket must have everything once faults have ended.
@@ -35,24 +36,43 @@ struct Restored {
     _workers: Workers,
 }
 
+/// Returns a bucket that often does not answer, and reports each content key as missing when it is first asked for it.
+fn faulty(world: &World, objects: &MemoryStore) -> MemoryBucket {
+    let (bucket, mut rng, mut asked) = (objects.bucket(), Rng::new(world.plan.seed ^ 0xfa07), BTreeSet::new());
+    bucket.draw(move |call| {
+        let is_key = call.operation == BucketOperation::Read && call.name.starts_with(name::KEYS);
+        match rng.index(12) {
+            // The copy of the bucket remembers nothing.
+            _ if is_key && asked.insert(call.name.to_owned()) => Some(BucketFault::Stale),
+            0 => Some(BucketFault::Throttled),
+            1 => Some(BucketFault::NotDone),
+            _ => None,
+        }
+    });
+    bucket
+}
+
 /// Restores the newest state of `objects` onto a new disk.
 async fn restore(world: &Arc<World>, objects: &MemoryStore) -> Result<Restored, ReplicaError> {
     let machine = Machine::new(world.plan.seed);
     let mut ports = ports(world, &machine, None, 0x7e57);
-    ports.bucket = Arc::new(objects.bucket());
+    let (bucket, entropy) = (faulty(world, objects), Arc::clone(&ports.entropy));
+    ports.bucket = Arc::new(RetriedBucket::new(Arc::new(bucket), entropy, Arc::clone(&ports.on_retry), None));
     let key = world.state().master_key.clone().expect("the store has a master key");
     let master = Arc::new(MasterKey::new(&key));
     let identity = ports.identity(&master).await?.ok_or(ReplicaError::NoBase)?;
     let opened = ports.objects(master, identity.store);
-    let manifest = base_before(&opened, None).await?;
     let lineage = Lineage::Fork { holds_queue: false };
-    let plan = Rebuild { directory: Path::new(DIRECTORY), key, lineage, beside: &[] };
-    let mut log = build(&opened, &manifest, plan, |_, _| {}).await?;
-    if let Some(gap) = apply(&mut log, &opened).await? {
+    machine.create_directory().map_err(|error| ReplicaError::Io { what: "restoring".to_owned(), error })?;
+    let plan = RestorePlan { directory: Path::new(DIRECTORY), key, lineage, beside: &[], until: None };
+    let restored = replica::restore(&opened, &plan, &|line| world.note(line)).await?;
+    if let Some(gap) = &restored.gap {
         world.note(format!("the restore ends at a gap: {gap}"));
     }
-    log.follower.checkpoint()?;
-    drop(log);
+    if !restored.missing_keys.is_empty() {
+        world.find(format!("replica: keys are missing before their deadline: {:?}", restored.missing_keys));
+    }
+    restored.install()?;
     let workers: Workers = Arc::new(Mutex::new(None));
     let (store, clock) = service::open_on(world, &machine, &workers, None)?;
     let engine = service::engine(world, Arc::new(store), clock);
@@ -65,18 +85,19 @@ pub(in crate::app::simulation) fn after_end(world: &Arc<World>) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         world.clocks.start();
+        // The restore waits for its bucket, in the run's time.
+        let now = world.clocks.elapsed();
         match restore(world, &world.objects.copy()).await {
             Ok(restored) if plan.loses_nothing() => invariants::nothing_lost(world, &restored.engine),
-            Ok(restored) => bounded_loss(world, plan, &restored.engine),
+            Ok(restored) => bounded_loss(world, plan, now, &restored.engine),
             Err(error) => world.find(format!("replica: the bucket can't be restored: {error}")),
         }
         world.clocks.stop();
     });
 }
 
-/// The bucket has every acknowledged message except the newest ones.
-fn bounded_loss(world: &World, plan: &ReplicaPlan, engine: &Engine) {
-    let now = world.clocks.elapsed();
+/// Checks that the bucket has every acknowledged message except the newest ones at the elapsed time `now`.
+fn bounded_loss(world: &World, plan: &ReplicaPlan, now: Duration, engine: &Engine) {
     let (tenants, submissions, bounded_from) = (world.tenants(), world.submissions(), bounded_from(world, plan));
     for submission in &submissions {
         let Progress::Accepted(ids) = &submission.progress else { continue };

@@ -68,6 +68,7 @@ fn ports(world: &Arc<World>, machine: &Machine, node: Option<usize>, salt: u64) 
         entropy: Arc::new(SeededEntropy::new(seed ^ salt)),
         encrypts: plan.is_none_or(|plan| plan.encrypts),
         lease: plan.map_or(LeaseRules { lease: LEASE_MAX, stops: false, is_automatic: false }, |plan| plan.lease),
+        on_retry: Arc::new(|_| {}),
     }
 }
 

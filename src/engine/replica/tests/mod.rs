@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::clock::TestClock;
+use super::follow::FollowStep;
+use super::rebuild::{Rebuild, base_before, build};
 use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::AccountId;
@@ -30,11 +32,14 @@ const LEASE: Duration = Duration::from_secs(5);
 
 mod claim;
 mod clock;
+mod content;
 mod divergence;
 mod holder;
 mod lease;
 mod missing;
 mod own_log;
+mod removal;
+mod restore;
 mod sync;
 
 /// A machine: its directory, its bucket client, its clock.
@@ -67,6 +72,7 @@ impl Machine {
             entropy: Arc::new(SeededEntropy::new(seed)),
             encrypts: true,
             lease: LeaseRules { lease: LEASE, stops: false, is_automatic: false },
+            on_retry: Arc::new(|_| {}),
         };
         Self { directory: tempfile::tempdir().unwrap(), bucket, world, clock, sync: None }
     }

@@ -96,7 +96,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts the service of `config` over `ground`, with the inherited `sockets`, if any. `signals` are those that the
-    /// process has listened to so far.
+    /// process has listened to so far. `None` if one of them stopped the start.
     ///
     /// # Errors
     /// The error for the operator.
@@ -106,10 +106,10 @@ impl Daemon {
         sockets: PassedSockets,
         dev: Option<DevParts>,
         claim: Option<Claim>,
-        signals: Option<Signals>,
-    ) -> Result<Self, CliError> {
+        mut signals: Option<Signals>,
+    ) -> Result<Option<Self>, CliError> {
         let LockedStore { store, clock, entropy, .. } = &ground;
-        let (replica, replication) = replicate(claim, store).await?.unzip();
+        let Some((replica, replication)) = replicate(claim, store, &mut signals).await? else { return Ok(None) };
         let signals = signals.map_or_else(Signals::listen, Ok).map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, clock, entropy, dev.is_some())?;
@@ -152,7 +152,7 @@ impl Daemon {
         let shared = replica.as_ref().map(|replica| Arc::clone(replica.shared()));
         let dispatcher = tokio::spawn(dispatcher::run_when_permitted(shared, dispatcher, stopped));
         tokio::spawn(super::store_size::note(Arc::downgrade(&engine)));
-        Ok(Self {
+        Ok(Some(Self {
             engine,
             api,
             http_addresses,
@@ -168,7 +168,7 @@ impl Daemon {
             signals,
             run_marker,
             _lock: ground.lock,
-        })
+        }))
     }
 
     /// Whether HTTP is served over TLS.
@@ -296,13 +296,32 @@ fn announce(reason: &Reason, engine: Arc<Engine>, replica: Option<&Active>) -> i
     }
 }
 
-/// Starts shipping the log of a replicated store.
-async fn replicate(claim: Option<Claim>, store: &Arc<Store>) -> Result<Option<(Active, Replication)>, CliError> {
-    let Some(claim) = claim else { return Ok(None) };
+/// Resolves when a signal that the process already listens to stops the start. Until then signals end the process.
+async fn stopped(signals: &mut Option<Signals>) {
+    match signals {
+        Some(signals) => signals.stop().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The shipping of a replicated store's log, and its part in the engine.
+type Shipping = (Option<Active>, Option<Replication>);
+
+/// Starts shipping the log of a replicated store. `None` if a signal stopped the start: the base of a migrated store
+/// may take long.
+async fn replicate(
+    claim: Option<Claim>,
+    store: &Arc<Store>,
+    signals: &mut Option<Signals>,
+) -> Result<Option<Shipping>, CliError> {
+    let Some(claim) = claim else { return Ok(Some((None, None))) };
     let meters = claim.meters();
-    let active = claim.ship(store).await?;
+    let active = tokio::select! {
+        active = claim.ship(store) => active?,
+        () = stopped(signals) => return Ok(None),
+    };
     let replication = Replication::new(Arc::clone(active.shared()), Some(meters));
-    Ok(Some((active, replication)))
+    Ok(Some((Some(active), Some(replication))))
 }
 
 /// Writes the service's addresses to a file next to the store.

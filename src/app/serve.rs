@@ -70,7 +70,10 @@ pub(super) async fn serve_opened(
     ready_fd: Option<i32>,
 ) -> Result<Exit, CliError> {
     let Opened { ground, claim, signals } = opened;
-    let daemon = Daemon::start(config, ground, sockets, None, claim, signals).await?;
+    let Some(daemon) = Daemon::start(config, ground, sockets, None, claim, signals).await? else {
+        supervisor::stopping();
+        return Ok(Exit::Done);
+    };
     let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
     tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");
     notify_ready(ready_fd)?;

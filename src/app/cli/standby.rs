@@ -64,17 +64,8 @@ pub(super) fn standby(args: StandbyArgs, console: &Console<'_>, services: &Servi
 /// `postrider promote`.
 pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let client = client(args.daemon, &console.environment)?;
-    let role = client.ask(Ask::get(PROMOTE, "/v1/replica", None))?.value["role"].clone();
-    match role.as_str() {
-        Some("standby") => {}
-        Some("active" | "deposed") => {
-            let remedy = "Run `postrider promote` on the standby.";
-            return Err(CliError::new(Exit::Conflict, WHAT, "this is the active machine", remedy).into());
-        }
-        _ => {
-            let remedy = "Start `postrider standby` on this machine first.";
-            return Err(CliError::new(Exit::Unreachable, WHAT, "no standby runs here", remedy).into());
-        }
+    if let Some(refusal) = not_promotable(&client.ask(Ask::get(PROMOTE, "/v1/replica", None))?.value) {
+        return Err(refusal.into());
     }
     let body = |force: bool| json!({ "force": force, "hold": args.hold, "without_bucket": args.without_bucket });
     let asked = client.ask(Ask::post(PROMOTE, "/v1/replica/promote", None, Some(body(args.force))));
@@ -94,6 +85,34 @@ pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) 
 }
 
 const WHAT: &str = "cannot promote the standby";
+
+/// Returns the reason why the process with this status can't be promoted; `None` for a standby.
+fn not_promotable(status: &Value) -> Option<CliError> {
+    let (exit, why, remedy) = match (status["role"].as_str(), status["state"].as_str()) {
+        (Some("standby"), _) => return None,
+        // Its epoch begins with the claim.
+        (Some("active"), Some("waiting" | "forbidden")) if status["epoch"] == 0 => (
+            Exit::Unreachable,
+            "no standby runs here: `postrider serve` waits for the bucket of its replica and has not claimed the log",
+            "It claims the log once the bucket answers. `postrider replica status` shows why it waits.",
+        ),
+        (Some("active"), Some("waiting")) => (
+            Exit::Conflict,
+            "this is the active machine: it accepts mail, and sends once the lease of the previous machine is over",
+            "Wait for `postrider replica status` to show the state ok.",
+        ),
+        (Some("active"), _) => {
+            (Exit::Conflict, "this is the active machine", "Run `postrider promote` on the standby.")
+        }
+        (Some("deposed"), _) => (
+            Exit::Conflict,
+            "another machine claimed the log, and this one stops",
+            "Run `postrider standby` here to follow that machine.",
+        ),
+        _ => (Exit::Unreachable, "no standby runs here", "Start `postrider standby` on this machine first."),
+    };
+    Some(CliError::new(exit, WHAT, why, remedy))
+}
 
 /// Asks whether the active machine is stopped. No answer means no.
 fn confirmed(console: &mut Console<'_>) -> Result<bool, EarlyExit> {
@@ -131,4 +150,27 @@ fn words(value: &Value) -> String {
         value["queued"],
         value["due"],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_standby_can_be_promoted_and_other_processes_give_the_reason() {
+        let refused = |role: &str, state: &str, epoch: u64| {
+            let refusal = not_promotable(&json!({ "role": role, "state": state, "epoch": epoch }))?;
+            Some((refusal.exit(), refusal.reason()))
+        };
+        assert_eq!(refused("standby", "unreachable", 0), None);
+        let (exit, why) = refused("active", "waiting", 0).unwrap();
+        assert!(exit == Exit::Unreachable && why.contains("has not claimed the log"), "{why}");
+        let (exit, why) = refused("active", "waiting", 3).unwrap();
+        assert!(exit == Exit::Conflict && why.contains("lease of the previous machine"), "{why}");
+        let (exit, why) = refused("active", "forbidden", 3).unwrap();
+        assert!(exit == Exit::Conflict && why.contains("this is the active machine"), "{why}");
+        let (exit, why) = refused("deposed", "ok", 3).unwrap();
+        assert!(exit == Exit::Conflict && why.contains("another machine claimed"), "{why}");
+        assert_eq!(refused("off", "ok", 0).unwrap().0, Exit::Unreachable);
+    }
 }

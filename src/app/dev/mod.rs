@@ -88,8 +88,10 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         reporter,
     };
     let dev = Arc::clone(&parts.routes);
-    let mut daemon =
-        Daemon::start(&options.config, ground, PassedSockets::default(), Some(parts), claim, signals).await?;
+    let sockets = PassedSockets::default();
+    let Some(mut daemon) = Daemon::start(&options.config, ground, sockets, Some(parts), claim, signals).await? else {
+        return Ok(Exit::Done);
+    };
     forget_with_content(&daemon.engine, Arc::clone(&dev.capture));
     if options.any_domain {
         daemon.engine.development.take_any_domain();

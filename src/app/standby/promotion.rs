@@ -84,6 +84,14 @@ impl Following<'_> {
         let refuse = |status, code, message: &str| PromotionRefusal { status, code, message: message.to_owned() };
         let not_ready = || refuse(503, "not_ready", "The standby has not reached the end of the log yet.");
         let failed = |error: ReplicaError| refuse(500, "internal", &error.to_string());
+        if let Some(bytes) = self.world.replica.disk.lacks_room(&self.config.data_dir) {
+            let mebibytes = bytes.div_ceil(1 << 20);
+            let message = format!(
+                "The disk of this standby is full: {mebibytes} MiB more must be free to serve. Nothing was claimed. \
+                 Free space, and try again."
+            );
+            return Err(refuse(503, "storage_full", &message));
+        }
         if wanted.without_bucket {
             return self.leave_log(standby, wanted.hold).map_err(failed)?.ok_or_else(not_ready);
         }

@@ -56,7 +56,13 @@ impl Following<'_> {
             Err(_) => LeaseInput::Unanswered,
         };
         sight.lease = sight.lease.step(input, asked_at, &LeaseRules { lease, ..own });
-        let is_abandoned = sight.lease == LeaseState::Claiming;
+        let mut is_abandoned = sight.lease == LeaseState::Claiming;
+        if is_abandoned && self.world.replica.disk.lacks_room(&self.config.data_dir).is_some() {
+            // A machine that can't serve must not depose one that may live.
+            tracing::error!("the disk of this standby is full, so it does not claim the log; free space");
+            sight.begin_again();
+            is_abandoned = false;
+        }
         if is_abandoned {
             tracing::warn!(lease_seconds = lease.as_secs(), "no new slot for two leases; claiming the log");
         }

@@ -2,10 +2,12 @@
 
 import pytest
 
+from support.disk import MIB
 from support.wait import until
 from test_replica import MAIL, based, confirmed, status
 from test_replica import active, bucket  # noqa: F401, fixtures
-from test_replica_standby import followed, follows, promote, promoted, ready, standbys, take_over  # noqa: F401, a fixture
+from test_replica_standby import disk, standbys  # noqa: F401, fixtures
+from test_replica_standby import followed, follows, promote, promoted, ready, take_over
 
 AUTOMATIC = {"when_unreachable": "stop", "failover": "automatic", "lease_seconds": 2, "timeout_seconds": 1}
 
@@ -108,3 +110,17 @@ def test_a_restarted_standby_does_not_depose_a_holder_with_a_longer_lease(active
     until("the holder has beaten twice", lambda: status(server)["slot"] >= slot + 2, seconds=60, every=0.2)
     assert (status(server)["role"], again.status()["role"]) == ("active", "standby")
     assert again.child.poll() is None and server.child.poll() is None
+
+
+def test_a_standby_with_a_full_disk_is_not_promoted_and_claims_nothing(active, standbys, disk):
+    server, standby = followed(active, standbys)
+    epoch = status(server)["epoch"]
+    server.kill()
+    disk.fill(MIB // 2)
+    code, _, err = promote(standby.data_dir, "--force")
+    assert code == 1 and "Nothing was claimed" in err and "MiB" in err, (code, err)
+    assert standby.status()["epoch"] == epoch and standby.child.poll() is None
+    disk.clear()
+    assert promoted(standby, "--force")["epoch"] == epoch + 1
+    take_over(server, standby)
+    server.api.accept(MAIL)

@@ -77,6 +77,7 @@ _REFUSALS = {
     "forbidden": (403, b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"),
     "slow down": (503, b"<Error><Code>SlowDown</Code><Message>slowly</Message></Error>"),
     "busy": (429, b"<Error><Code>TooManyRequests</Code><Message>slowly</Message></Error>"),
+    "absent": (404, b"<html><body>not found</body></html>"),
     "broken": (500, b"<Error><Code>InternalError</Code><Message>broken</Message></Error>"),
 }
 
@@ -84,8 +85,8 @@ _REFUSALS = {
 class _Proxy(http.server.ThreadingHTTPServer):
     """Forwards requests.
 
-    `mode` is "honest", "ignores conditions", "forbidden", "slow down", "busy", "broken", "lost" or "away", for the
-    requests that `concerns` selects. Each request takes `delay` seconds longer, and one that `held` selects waits until
+    `mode` is "honest", "ignores conditions", "forbidden", "slow down", "busy", "broken", "absent", "lost" or "away", for
+    the requests that `concerns` selects. Each request takes `delay` seconds longer, and one that `held` selects waits until
     `release` is set. The bucket's clock is ahead by `clock_seconds`, and the access key `revoked` is refused. `requests`
     has the method and path of each request, `times` its time."""
 

@@ -47,8 +47,8 @@ async function pictures() {
     await page.goto(`/messages/${message}`);
     await page.getByText("Live", { exact: true }).waitFor();
     await page.evaluate(() => {
-      document.querySelector("#timeline").scrollIntoView();
-      window.scrollBy(0, -24);
+      document.querySelector(".crumb").scrollIntoView();
+      window.scrollBy(0, -16);
     });
     await page.screenshot({ path: `${FOLDER}timeline-${theme}.png` });
     await context.close();

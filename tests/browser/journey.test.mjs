@@ -139,6 +139,7 @@ scenario("a failing webhook is disabled, enabled again, and gets a new secret", 
   await other.page.reload();
   assert.equal((await own.ask("GET", `/v1/webhooks/${id}`)).enabled, true);
   assert.equal(await other.page.getByText("Disabled after repeated failures").count(), 0);
+  await follow(other.page, other.page.getByRole("link", { name: "Settings" }).last());
   await other.page.getByRole("button", { name: "Rotate secret" }).click();
   assert.match(await other.page.locator("#copy-secret").innerText(), /^whsec_/);
   assert.deepEqual(other.faults, []);

@@ -59,6 +59,7 @@ task("find out why a message bounced", async () => {
 task("rotate a webhook's secret", async () => {
   await rail("Webhooks");
   await open("Order status");
+  await open("Settings");
   await press("Rotate secret");
   await shown("New signing secret");
   await shown(/^whsec_/);
@@ -181,7 +182,7 @@ task("continue with a form after the session has ended", async () => {
   await page.getByLabel("Address", { exact: true }).last().fill("late@example.org");
   await context.clearCookies({ name: /^(__Host-)?postrider$/ });
   await press("Suppress");
-  await shown("Sign in to continue with what you entered.");
+  await shown("Sign in to continue with your entries.");
   await page.getByLabel("Email address").fill(instance.info.panel_user);
   await page.getByLabel("Password").fill(instance.info.panel_password);
   await press("Sign in");

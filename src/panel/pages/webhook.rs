@@ -45,6 +45,8 @@ struct WebhookPage {
     is_enabled: bool,
     failures: u8,
     disabled_at: Option<Moment>,
+    /// Whether the tab with the settings is shown.
+    shows_settings: bool,
     /// Consecutive failures, grouped by result.
     causes: Vec<FailureGroup>,
     facts: Vec<(&'static str, String)>,
@@ -161,13 +163,16 @@ pub(super) fn written(
     let page = page.ok_or(ApiError::NotFound)?;
     let cut_at = page.next.filter(|_| page.rows.len() < ROWS);
     let shown = state.map_or("", Status::as_str);
+    let settings = format!("{own}?tab=settings");
+    let is_changed = form.is_some() || new_secret.as_ref().is_some_and(|secret| !secret.is_new);
     let causes = grouped_failures(visit, id, engine.failures(account, row)?);
     let lines = page.rows.iter().map(|record| delivery_line(visit, record));
     let mut facts = vec![("Events", events_in_words(row.events.as_deref()))];
-    facts.extend(row.description.clone().map(|words| ("Description", words)));
     facts.extend(figures(visit, id)?);
+    let frame = PageFrame::new(visit, title(row), "/webhooks")?.with_done(done(visit));
     let page = WebhookPage {
-        frame: PageFrame::new(visit, title(row), "/webhooks")?.with_done(done(visit)),
+        shows_settings: frame.may_change && (is_changed || query.text("tab") == "settings"),
+        frame,
         id,
         title: title(row),
         url: visit.view().is_none().then(|| row.url.clone()),
@@ -189,7 +194,7 @@ pub(super) fn written(
         replays: replays(visit, row),
         form: form.unwrap_or_else(|| EndpointForm::of(row)),
         is_proved: visit.is_proved(),
-        prove_next: own.clone(),
+        prove_next: settings,
         new_secret,
         record: Record::new(visit, id, &own, &format!("/v1/webhooks/{id}")),
     };

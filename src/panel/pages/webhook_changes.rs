@@ -33,7 +33,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageErr
         Err(error) => return Err(error.into()),
     };
     visit.api.engine.update_endpoint(visit.on(), id, change).await.map_err(refused)?;
-    Ok(back(id, "saved"))
+    Ok(html::redirect(&format!("/webhooks/{id}?tab=settings&done=saved")))
 }
 
 /// `POST /webhooks/{id}/reactivate`: enables the endpoint. Its held deliveries become due.

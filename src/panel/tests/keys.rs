@@ -95,7 +95,7 @@ async fn secrets_require_a_recent_password_confirmation() {
     }
     assert!(world.engine.keys(world.account, PAGE).unwrap().rows.is_empty());
     // Pages ask for the confirmation before the form is filled in.
-    for path in ["/keys".to_owned(), "/webhooks".to_owned(), format!("/webhooks/{webhook}")] {
+    for path in ["/keys".to_owned(), "/webhooks".to_owned(), format!("/webhooks/{webhook}?tab=settings")] {
         let page = browser.get(&path).await;
         assert!(page.shows(&format!("href=\"/login/confirm?next={path}\"")), "{path}");
     }

@@ -100,7 +100,7 @@ async fn a_webhook_is_changed_paused_reactivated_and_deleted() {
     let path = format!("/webhooks/{id}");
     let row = || world.engine.endpoint(world.account, id).unwrap();
     let form = [("url", "https://b.example.com/"), ("description", "shop"), ("has_events", "1"), ("events", "failed")];
-    assert_eq!(browser.post(&path, &form).await.location(), format!("{path}?done=saved"));
+    assert_eq!(browser.post(&path, &form).await.location(), format!("{path}?tab=settings&done=saved"));
     let changed = row().unwrap();
     assert_eq!((changed.url.as_str(), changed.description.as_deref()), ("https://b.example.com/", Some("shop")));
     assert_eq!(changed.events.unwrap().len(), 1);
@@ -216,6 +216,22 @@ async fn a_rotated_secret_is_shown_once_and_signs_later_attempts() {
     let context = crate::store::row::endpoint::EndpointRow::secret_context(id);
     let opened = world.engine.store.master_key().open(&context, &row.secret.0).unwrap();
     assert_eq!(opened.expose_text(), again);
+}
+
+#[tokio::test]
+async fn settings_of_a_webhook_are_a_tab_of_users_who_may_change_it() {
+    let world = World::new().await;
+    let path = format!("/webhooks/{}", world.endpoint().await);
+    let settings = format!("{path}?tab=settings");
+    let (form, deliveries) = ("name=\"url\"", "id=\"deliveries\"");
+    let mut owner = world.owner().await;
+    let page = owner.get(&path).await;
+    assert!(page.shows(&format!("href=\"{settings}\"")) && page.shows(deliveries) && !page.shows(form));
+    let page = owner.get(&settings).await;
+    assert!(page.shows(form) && page.shows("Rotate secret") && page.shows("Delete webhook") && !page.shows(deliveries));
+    let mut viewer = world.viewer().await;
+    let page = viewer.get(&settings).await;
+    assert!(page.shows(deliveries) && !page.shows(form) && !page.shows("tab=settings"));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ const UNLINKED = [
 const VIEWS = {
   "/messages/": ["?tab=text", "?tab=headers", "?tab=attachments", "?tab=source", "?tab=json"],
   "/domains/": ["/dmarc", "/checklist", "/delete"],
-  "/webhooks/": ["/delete"],
+  "/webhooks/": ["?tab=settings", "/delete"],
   "/keys/": ["/delete"],
 };
 const OF_RECORD = /\/[a-z]+\/[a-z]{3}_[0-9A-Z]{26}$/;

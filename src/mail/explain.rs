@@ -179,7 +179,7 @@ fn of_spf(spf: Option<&Spf>, from: &DomainName) -> Finding {
             "Publish the return path record shown on the domain's page, so that bounces use a name of your domain.",
         ),
         _ => Finding::fail(
-            format!("SPF is {result}{of}."),
+            format!("SPF result{of}: {result}."),
             "Publish the SPF record shown on the domain's page, and make sure that no other server forwards this mail.",
         ),
     }

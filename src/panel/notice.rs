@@ -82,7 +82,7 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
     if let Some(suspension) = engine.suspension(account.id)? {
         let since = visit.moment(suspension.since).text();
         let reason = suspension.reason.as_str();
-        let sentence = format!("Suspended since {since} ({reason}). The account sends and changes nothing.");
+        let sentence = format!("Suspended since {since} ({reason}). The account is read-only and sends no mail.");
         notices.push(Notice::new(sentence, "Ask the operator of this service", None));
     }
     notices.extend(alerts(engine.open_alerts(visit.alerts())?));
@@ -100,7 +100,7 @@ fn alerts(open: OpenAlerts) -> Option<Notice> {
     let severity = open.worst?.as_str();
     let sentence = match open.count {
         1 => format!("An alert is open ({severity})."),
-        count => format!("{count} alerts are open, the worst of them {severity}."),
+        count => format!("{count} open alerts, the worst {severity}."),
     };
     Some(Notice::new(sentence, "Review", Some(ALERTS)))
 }

@@ -84,7 +84,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
     let done = match Form::of_query(&visit.call).text("done") {
         "created" => Some("Account created. Add its first owner on the server: `postrider user add`."),
         "saved" => Some("Account saved."),
-        "suspended" => Some("Account suspended: it sends and changes nothing."),
+        "suspended" => Some("Account suspended: it is read-only and sends no mail."),
         "resumed" => Some("Account resumed: its queue and webhooks continue."),
         "view-ended" => Some("View ended."),
         _ => None,

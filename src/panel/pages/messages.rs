@@ -123,8 +123,8 @@ impl MessageLine {
 const fn waits(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Backoff => "Waiting for the next attempt",
-        WaitReason::Throttled => "Waiting: the site takes no mail for now",
-        WaitReason::Paused => "Waiting: you paused mail for the site",
+        WaitReason::Throttled => "Waiting: the destination is throttled or unreachable",
+        WaitReason::Paused => "Waiting: sending to the destination is paused",
         WaitReason::Dns => "Waiting for DNS",
         WaitReason::Relay => "Waiting for the relay",
         WaitReason::Busy => "Waiting for a free connection",

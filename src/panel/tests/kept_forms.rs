@@ -26,7 +26,7 @@ async fn a_form_is_carried_through_the_sign_in_after_its_session_has_ended() {
     let mut browser = world.browser();
     let asked = browser.post("/messages", &SEARCH).await;
     assert_eq!(asked.status, 403);
-    assert!(asked.shows("Sign in to continue with what you entered."), "{}", asked.body);
+    assert!(asked.shows("Sign in to continue with your entries."), "{}", asked.body);
     let sign_in = |password| carrying(&asked, &[("email", EMAIL), ("password", password)]);
     let wrong = browser.send("/login", &sign_in("wrong")).await;
     assert_eq!((wrong.status, wrong.hidden("form")), (401, asked.hidden("form")));

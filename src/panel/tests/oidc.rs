@@ -223,7 +223,7 @@ async fn a_form_is_kept_while_its_user_signs_in_again() {
     assert_eq!(signed_in(&mut browser, &provider).await.status, 303);
     let typed = [("name", "Nightly <job>"), ("scopes", "send")];
     let page = browser.post("/keys", &typed).await;
-    assert!(page.status == 403 && page.shows("What you entered is kept."), "{}", page.body);
+    assert!(page.status == 403 && page.shows("Your entries are kept."), "{}", page.body);
     let link = page.between("href=\"/login/oidc?", "\"").replace("&#38;", "&");
     assert!(!link.contains("Nightly"), "{link}");
     let now = SystemClock::new().now().as_secs();

@@ -167,7 +167,7 @@ async fn users_of_a_suspended_account_change_only_their_own_user() {
     let on = Behalf::operator(world.account);
     assert!(world.engine.suspend_account(on.clone(), "unpaid invoices".parse().unwrap()).await.is_ok());
     let page = browser.get("/settings").await;
-    assert!(page.status == 200 && page.shows("(unpaid invoices). The account sends and changes nothing."));
+    assert!(page.status == 200 && page.shows("(unpaid invoices). The account is read-only and sends no mail."));
     let refused = browser.post("/settings", &[("content_retention_days", "7")]).await;
     assert_eq!(refused.status, 403);
     assert!(refused.shows("The account is suspended") && refused.shows("unpaid invoices"));

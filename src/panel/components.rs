@@ -118,10 +118,8 @@ impl Badge {
 impl fmt::Display for Badge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Tags of a DNS record, such as `p=none`, keep their case.
-        let first = if self.word.contains('=') { 0 } else { 1 };
-        let (first, rest) = self.word.split_at_checked(first).unwrap_or(("", self.word));
-        let first = first.to_ascii_uppercase();
-        write!(f, "<span class=\"badge {}\">{}{first}{rest}</span>", self.tone, self.icon)
+        let word = if self.word.contains('=') { self.word.to_owned() } else { sentence_case(self.word) };
+        write!(f, "<span class=\"badge {}\">{}{word}</span>", self.tone, self.icon)
     }
 }
 
@@ -171,6 +169,12 @@ impl From<Violations> for FormErrors {
     fn from(violations: Violations) -> Self {
         Self(violations)
     }
+}
+
+/// Writes the first letter of an English word as a capital.
+pub(super) fn sentence_case(word: &str) -> String {
+    let (first, rest) = word.split_at_checked(1).unwrap_or(("", word));
+    format!("{}{rest}", first.to_ascii_uppercase())
 }
 
 /// Shortens a response to one line for lists.

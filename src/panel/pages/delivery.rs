@@ -11,7 +11,7 @@ use crate::http::error::ApiError;
 use crate::http::handlers::endpoints::{delivery_shown, not_redelivered};
 use crate::machine::delivery::ATTEMPTS_MAX;
 use crate::panel::attempts::{AttemptLine, of_delivery};
-use crate::panel::components::Badge;
+use crate::panel::components::{Badge, sentence_case};
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
@@ -58,9 +58,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let DeliveryRecord { id, row, .. } = &record;
     let endpoint = visit.api.engine.endpoint(visit.account_id(), row.endpoint)?.ok_or(ApiError::NotFound)?;
     let own = format!("/webhooks/{}/deliveries/{id}", row.endpoint);
-    let event = row.owed.event_type();
-    let (first, rest) = event.split_at_checked(1).unwrap_or(("", event));
-    let heading = format!("{}{rest} event", first.to_ascii_uppercase());
+    let heading = format!("{} event", sentence_case(row.owed.event_type()));
     let page = DeliveryPage {
         frame: PageFrame::new(&visit, heading.as_str(), "/webhooks")?,
         heading,

@@ -12,7 +12,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::keys::{change_of, shown};
 use crate::http::handlers::not_found;
-use crate::panel::components::{Badge, FormErrors};
+use crate::panel::components::{Badge, FormErrors, sentence_case};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
@@ -69,7 +69,7 @@ fn written(
         facts: vec![
             ("Prefix", key.prefix.clone()),
             ("Permissions", scopes_of(key)),
-            ("Stream", key.stream.map_or("both", Stream::as_str).to_owned()),
+            ("Stream", sentence_case(key.stream.map_or("both", Stream::as_str))),
         ],
         moments: vec![
             ("Created", moment(Some(key.created_at))),

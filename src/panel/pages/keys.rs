@@ -101,7 +101,7 @@ impl KeyForm {
 /// Returns the badge of a key's status at `now`.
 pub(super) fn badge_of(key: &ApiKey, now: Timestamp) -> Badge {
     match key.revoked_at {
-        Some(_) => Badge::new("revoked", "bad", "stop"),
+        Some(_) => Badge::new("revoked", "calm", "stop"),
         None if !key.is_live(now) => Badge::new("expired", "wait", "clock"),
         None => Badge::new("active", "good", "check"),
     }
@@ -109,7 +109,7 @@ pub(super) fn badge_of(key: &ApiKey, now: Timestamp) -> Badge {
 
 /// Returns the permissions of a key in a word or two, for lists.
 fn permissions(key: &ApiKey) -> String {
-    if key.scopes.as_list().len() == Scope::ALL.len() { "all".to_owned() } else { scopes_of(key) }
+    if key.scopes.as_list().len() == Scope::ALL.len() { "All".to_owned() } else { scopes_of(key) }
 }
 
 /// Returns the permissions of a key in words.
@@ -130,7 +130,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, new_key: Option
     let lines = live.into_iter().map(|key| KeyLine {
         path: format!("/keys/{}", key.id),
         badge: badge_of(&key, visit.now),
-        stream: key.stream.map_or("both", Stream::as_str),
+        stream: key.stream.map_or("Both", Stream::as_str),
         scopes: permissions(&key),
         last_used_at: key.last_used_at.map(|at| visit.moment(at).short(visit.now)),
         expires_at: key.expires_at.map(|at| visit.moment(at).short(visit.now)),

@@ -13,7 +13,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::record_json;
 use crate::machine::transfer::Status;
-use crate::panel::components::{Badge, Choice, Excerpt, byte_size};
+use crate::panel::components::{Badge, Choice, Excerpt, byte_size, sentence_case};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
@@ -207,7 +207,7 @@ fn summary(record: &MessageRecord) -> Option<String> {
 fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
     let MessageRecord { row, transfer, .. } = record;
     let mut facts = vec![
-        ("Stream", row.stream.to_string()),
+        ("Stream", sentence_case(row.stream.as_str())),
         ("Attempts", transfer.attempts.to_string()),
         ("Size", byte_size(row.size_bytes.into())),
     ];

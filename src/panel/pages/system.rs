@@ -309,7 +309,7 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
 const fn reason_words(reason: WaitReason) -> &'static str {
     match reason {
         WaitReason::Backoff => "after a failed attempt",
-        WaitReason::Throttled => "the site takes no mail for now",
+        WaitReason::Throttled => "the destination is throttled or unreachable",
         WaitReason::Paused => "paused by its account",
         WaitReason::Dns => "waits for DNS",
         WaitReason::Relay => "the relay is not available",

@@ -89,7 +89,7 @@ fn written(
 pub(super) fn events_in_words(events: Option<&[crate::domain::event::EventType]>) -> String {
     match events {
         Some(events) => events.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", "),
-        None => "all".to_owned(),
+        None => "All".to_owned(),
     }
 }
 

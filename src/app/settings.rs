@@ -51,7 +51,7 @@ pub(super) fn engine(config: &Config, store: &Store, mode: Mode) -> Result<Setti
         body_kib: BODY_KIB,
         min_free_bytes: config.limits.min_free_bytes,
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
-        lower_priority: super::runtime::lower_priority,
+        lower_priority: mode.lower_priority(),
         executor: Executor::Threads,
         generate_dkim_key: dkim_key::generate,
     })
@@ -64,6 +64,17 @@ pub(super) enum Mode {
     Serve,
     /// `dev`, and commands without a service: no timed checks run, and links are shown.
     Dev,
+}
+
+impl Mode {
+    /// Returns how background work lowers its priority. In `dev`, a test waits for the keys of new domains, and on a
+    /// busy machine a thread of the lowest priority hardly runs.
+    fn lower_priority(self) -> fn() {
+        match self {
+            Self::Serve => super::runtime::lower_priority,
+            Self::Dev => || {},
+        }
+    }
 }
 
 fn alerts(config: &Config, mode: Mode) -> Result<AlertSettings, CliError> {

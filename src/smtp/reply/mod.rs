@@ -85,9 +85,45 @@ pub fn words_of(text: &str) -> String {
     words
 }
 
+/// Returns `text` without addresses in brackets or with a quoted local part: a sender chooses their words. Other
+/// addresses are single words.
+fn without_addresses(text: &str) -> Cow<'_, str> {
+    if !text.contains('@') {
+        return Cow::Borrowed(text);
+    }
+    let (mut rest, mut kept) = (text, String::new());
+    while let Some(begin) = rest.find(['<', '"']) {
+        let (length, is_address) = opened_part(&rest[begin..]);
+        kept.push_str(&rest[..if is_address { begin } else { begin + length }]);
+        rest = &rest[begin + length..];
+    }
+    kept.push_str(rest);
+    Cow::Owned(kept)
+}
+
+/// Returns the length of the part of `text` that its first character, a bracket or a quote, opens, and whether that
+/// part is an address.
+fn opened_part(text: &str) -> (usize, bool) {
+    if text.starts_with('<') {
+        let end = text.find('>').filter(|end| text[..*end].contains('@'));
+        return end.map_or((1, false), |end| (end + 1, true));
+    }
+    let mut is_escaped = false;
+    let closing = text[1..].find(|character| {
+        let closes = character == '"' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        closes
+    });
+    let Some(quoted) = closing.map(|closing| closing + 2) else { return (1, false) };
+    if !text[quoted..].starts_with('@') {
+        return (quoted, false);
+    }
+    (text[quoted..].find(char::is_whitespace).map_or(text.len(), |domain| quoted + domain), true)
+}
+
 /// Appends the words of `text` in lower case, separated by one space, up to the size limit. Addresses are removed.
 fn push_words(text: &str, words: &mut String) {
-    for word in text.split_whitespace().filter(|word| !word.contains('@')) {
+    for word in without_addresses(text).split_whitespace().filter(|word| !word.contains('@')) {
         if !words.is_empty() {
             words.push(' ');
         }

@@ -103,6 +103,9 @@ fn the_words_join_the_lines_without_addresses() {
     let reply = parse(b"550-5.1.1 The account does\r\n550 5.1.1 NOT exist <spam@b.example>\r\n").unwrap();
     assert_eq!(reply.words(), "the account does not exist");
     assert_eq!(words_of("smtp; 550 No such\n user <a@b.example>"), "smtp; 550 no such user");
+    let quoted = r#"<" server busy \" > "@b.example>: greylisted, "x y"@b.example: "no" "mail""#;
+    assert_eq!(words_of(quoted), r#"< greylisted, "no" "mail""#);
+    assert_eq!(words_of("< server busy@b.example>: greylisted <x"), ": greylisted <x");
     assert_eq!(parse(b"550No such user\r\n").unwrap().words(), "no such user");
     assert_eq!(parse(b"550\r\n").unwrap().words(), "");
 }

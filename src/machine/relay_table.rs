@@ -42,27 +42,30 @@ pub struct RelayTable {
 /// message.
 #[derive(Debug, Default)]
 struct LoginEvidence {
-    /// The last two accounts whose mail it took.
-    took: [Option<AccountId>; 2],
+    /// The last three accounts whose mail it took and has not refused since, and the times of their last messages.
+    took: [Option<(AccountId, Timestamp)>; 3],
     /// The account whose mail it has refused since it took the last message, and the time of the first refusal.
     refused: Option<(AccountId, Timestamp)>,
 }
 
 impl LoginEvidence {
     /// Whether a refused message of `account` shows that the relay refuses all mail. It does if the relay refused that
-    /// of another account too. Without a login it also does if the relay took no mail of others, or took no mail at all
-    /// for some time. A relay with a login has accepted that login before it refused the message.
+    /// of another account too, and has lately taken mail of no third. Without a login it also does if the relay took no
+    /// mail of others, or took no mail at all for some time. A relay with a login has accepted that login before it
+    /// refused the message.
     fn shows_fault(&mut self, account: AccountId, has_login: bool, now: Timestamp) -> bool {
-        let took_others = self.took.iter().flatten().any(|other| *other != account);
+        self.took = self.took.map(|took| took.filter(|(other, _)| *other != account));
         let (of, since) = *self.refused.get_or_insert((account, now));
-        of != account || !has_login && (!took_others || now.since(since) >= REFUSED_MAX)
+        let mut others = self.took.iter().flatten();
+        let takes_none = self.took.iter().all(Option::is_none);
+        let refuses_two = of != account && !others.any(|(_, at)| now.since(*at) < REFUSED_MAX);
+        refuses_two || !has_login && (takes_none || now.since(since) >= REFUSED_MAX)
     }
 
-    fn takes(&mut self, account: AccountId) {
+    fn takes(&mut self, account: AccountId, now: Timestamp) {
         self.refused = None;
-        if self.took[0] != Some(account) {
-            self.took = [Some(account), self.took[0]];
-        }
+        let mut others = self.took.into_iter().flatten().filter(|(other, _)| *other != account);
+        self.took = [Some((account, now)), others.next(), others.next()];
     }
 }
 
@@ -122,8 +125,10 @@ impl RelayTable {
         for fault in self.faults.values_mut() {
             (fault.held_until, fault.since) = (fault.held_until - by, fault.since - by);
         }
-        for (_, since) in self.evidence.values_mut().filter_map(|evidence| evidence.refused.as_mut()) {
-            *since = *since - by;
+        for evidence in self.evidence.values_mut() {
+            for (_, at) in evidence.took.iter_mut().chain([&mut evidence.refused]).flatten() {
+                *at = *at - by;
+            }
         }
     }
 
@@ -133,8 +138,8 @@ impl RelayTable {
     }
 
     /// Records that a relay took a message of `account`.
-    pub fn takes(&mut self, relay: RelayNumber, account: AccountId) {
-        self.evidence.entry(relay).or_default().takes(account);
+    pub fn takes(&mut self, relay: RelayNumber, account: AccountId, now: Timestamp) {
+        self.evidence.entry(relay).or_default().takes(account, now);
     }
 
     /// Whether a failure that a message of `account` may have caused is charged to its relay. This is the case the
@@ -226,12 +231,12 @@ mod tests {
             let refused = RefusedMessage { id: messages.next().unwrap(), account, has_login: false };
             table.blames_relay_for(1, refused, now)
         };
-        table.takes(1, a);
+        table.takes(1, a, NOW);
         assert!(refuses(&mut table, a, NOW), "it took no mail of others");
-        table.takes(1, b);
+        table.takes(1, b, NOW);
         assert!((0..50).all(|_| !refuses(&mut table, a, NOW)));
         assert!(refuses(&mut table, b, NOW), "it refuses both");
-        table.takes(1, b);
+        table.takes(1, b, NOW);
         assert!(!refuses(&mut table, a, NOW) && !refuses(&mut table, a, NOW + Duration::from_secs(599)));
         assert!(refuses(&mut table, a, NOW + REFUSED_MAX), "it took no mail for ten minutes");
         assert!(table.evidence.len() == 1);
@@ -248,6 +253,22 @@ mod tests {
         };
         assert!(!refuses(a, NOW) && !refuses(a, NOW + 2 * REFUSED_MAX), "it took no mail since the start");
         assert!(refuses(b, NOW + 2 * REFUSED_MAX));
+    }
+
+    #[test]
+    fn a_relay_that_lately_took_mail_of_a_third_account_is_not_blamed_for_two() {
+        let mut table = RelayTable::default();
+        let [a, b, c] = [1, 2, 3].map(|number| AccountId(Ulid([number; 16])));
+        let mut messages = (0..).map(|number| MessageId(Ulid([number; 16])));
+        let mut refuses = |table: &mut RelayTable, account, now| {
+            let refused = RefusedMessage { id: messages.next().unwrap(), account, has_login: true };
+            table.blames_relay_for(1, refused, now)
+        };
+        [a, b, c].into_iter().for_each(|account| table.takes(1, account, NOW));
+        assert!(!refuses(&mut table, a, NOW) && !refuses(&mut table, b, NOW), "it serves the third");
+        assert!(refuses(&mut table, c, NOW), "it refuses the third too");
+        table.takes(1, c, NOW);
+        assert!(!refuses(&mut table, a, NOW) && refuses(&mut table, b, NOW + REFUSED_MAX), "it took nothing since");
     }
 
     #[test]

@@ -96,8 +96,9 @@ impl Shared {
 
     /// Ends the backoff of a relay that works. `took` is the account whose mail it took.
     pub(super) fn relay_works(&self, relay: Number, took: Option<AccountId>) {
+        let now = self.now();
         let mut destinations = self.destinations();
-        took.into_iter().for_each(|account| destinations.relays.takes(relay, account));
+        took.into_iter().for_each(|account| destinations.relays.takes(relay, account, now));
         let has_recovered = destinations.relays.works(relay);
         drop(destinations);
         if has_recovered {

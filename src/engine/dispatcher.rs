@@ -34,8 +34,8 @@ pub struct Dispatcher {
     deliveries: Deliveries,
     sweeper: Sweeper,
     notifier: Arc<Notifier>,
-    /// Sends notices that are not queued.
-    _immediate: Arc<Notifier>,
+    /// Sends the last notice of a deposed machine.
+    _last: Arc<Notifier>,
     stop: StopSignal,
 }
 
@@ -56,20 +56,21 @@ impl Dispatcher {
             Notifier::new(&engine, &routes, transmit, post, tls)
         };
         // A deposed machine sends its last notice while it stops.
-        let immediate = notifier(Arc::clone(&transmit), Arc::clone(&policy_hosts), Arc::clone(&post));
-        engine.alerts.notifier.get_or_init(|| Arc::downgrade(&immediate));
+        let last = notifier(Arc::clone(&transmit), Arc::clone(&policy_hosts), Arc::clone(&post));
+        engine.alerts.last_notifier.get_or_init(|| Arc::downgrade(&last));
         let transmit: Arc<dyn Transmit> = Arc::new(UntilStopped::new(transmit, stop.clone()));
         let policy_hosts: Arc<dyn PolicyHosts> = Arc::new(UntilStopped::new(policy_hosts, stop.clone()));
         let post_of_service: Arc<dyn Post> = Arc::new(UntilStopped::new(Arc::clone(&post), stop.clone()));
         let notifier = notifier(Arc::clone(&transmit), Arc::clone(&policy_hosts), Arc::clone(&post_of_service));
         let on_transfers = (backlog.clone(), stop.clone());
+        engine.alerts.notifier.get_or_init(|| Arc::downgrade(&notifier));
         let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, routes, tables, on_transfers);
         let transfers = Arc::new(transfers);
         let view = Arc::downgrade(&transfers);
         engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
         let sweeper = Sweeper::new(Arc::clone(&engine), post_of_service);
         let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone(), stop.clone());
-        Self { engine, backlog, transfers, deliveries, sweeper, notifier, _immediate: immediate, stop }
+        Self { engine, backlog, transfers, deliveries, sweeper, notifier, _last: last, stop }
     }
 
     /// Runs until `stop` is set. Then it starts no new work, and work in flight ends normally.

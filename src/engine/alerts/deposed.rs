@@ -31,7 +31,7 @@ impl Engine {
         let item = NoticeItem { account: SERVICE, alert: id, kind, at: now };
         let alert = Alert { account: SERVICE, id, row: row.clone() };
         let words = self.settings.alert_mail(vec![(item, alert)]);
-        match self.notify_at_once(words, body).await {
+        match self.notify_at_once(self.alerts.last_notifier(), words, body).await {
             Ok(results) => {
                 for failed in results.iter().filter(|result| result.status != NoticeStatus::Sent) {
                     let channel = failed.channel.as_str();

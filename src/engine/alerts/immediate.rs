@@ -55,12 +55,11 @@ impl Engine {
     /// Fails if the store can't be read.
     pub(super) async fn notify_at_once(
         self: &Arc<Self>,
+        notifier: Option<Arc<Notifier>>,
         words: MailText,
         body: WebhookBody<'_>,
     ) -> Result<Vec<NoticeResult>, StoreError> {
         let signs = self.signs_alerts()?;
-        // The dispatcher owns the notifier and may end meanwhile.
-        let notifier = self.alerts.notifier();
         let words = Arc::new(words);
         let mut running = JoinSet::new();
         for (place, to) in self.settings.alerts.email.iter().cloned().enumerate() {

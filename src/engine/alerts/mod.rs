@@ -93,6 +93,8 @@ impl AlertSettings {
 pub struct Alerts {
     /// Sender of notices, once there is a dispatcher.
     pub(super) notifier: OnceLock<Weak<Notifier>>,
+    /// Sender of the last notice of a deposed machine, which stops by then.
+    pub(super) last_notifier: OnceLock<Weak<Notifier>>,
     /// Facts that other parts of the program provide.
     pub sources: OnceLock<Sources>,
     /// The last attempts at mail servers.
@@ -113,5 +115,9 @@ impl Alerts {
 
     fn notifier(&self) -> Option<Arc<Notifier>> {
         self.notifier.get().and_then(Weak::upgrade)
+    }
+
+    fn last_notifier(&self) -> Option<Arc<Notifier>> {
+        self.last_notifier.get().and_then(Weak::upgrade)
     }
 }

@@ -26,7 +26,7 @@ impl Engine {
         let remedy = "There is nothing to do.".to_owned();
         let alert = AlertRecord { remedy, ..self.alert_record(id, &row) };
         let body = WebhookBody { kind: NoticeKind::Test.webhook_type(), alert };
-        self.notify_at_once(self.settings.test_mail(id), body).await
+        self.notify_at_once(self.alerts.notifier(), self.settings.test_mail(id), body).await
     }
 
     /// Returns a warning if owners get unsigned mails, which no test shows.

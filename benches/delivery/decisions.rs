@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use postrider::base::id::{AccountId, MessageId, Ulid};
 use postrider::base::time::Timestamp;
 use postrider::domain::stream::Stream;
-use postrider::machine::destination::{Destination, Effect, Input, Limits, Moment, Place, QueuedMessage, Signal, Slot};
+use postrider::machine::destination::{
+    Destination, Effect, Input, Limits, Moment, Place, QueuedMessage, RequestedLimit, Signal, Slot,
+};
 use serde_json::{Value, json};
 
 /// Number of queued messages at any time.
@@ -66,7 +68,7 @@ pub(crate) fn measure() -> Value {
     }
     let (time, inputs) = (begun.elapsed(), run.inputs - inputs);
     let begun = Instant::now();
-    run.take(Input::Throttle(NOW.wall + Duration::from_secs(60)));
+    run.take(Input::Limit(RequestedLimit::Pause(NOW.wall + Duration::from_secs(60)), None));
     let suspended = begun.elapsed();
     json!({
         "row": "decisions",

@@ -62,7 +62,12 @@ impl Deadlines {
     /// Returns the deadlines of a first attempt at a site that has never answered: it counts as silent after 15 s.
     #[must_use]
     pub fn of_first_attempt(self) -> Self {
-        let brief = Duration::from_secs(15);
-        Self { connect: self.connect.min(brief), opening: self.opening.min(brief), ..self }
+        self.opened_within(Duration::from_secs(15))
+    }
+
+    /// Returns deadlines with at most `most` for the connection, and for greeting, EHLO and TLS together.
+    #[must_use]
+    pub fn opened_within(self, most: Duration) -> Self {
+        Self { connect: self.connect.min(most), opening: self.opening.min(most), ..self }
     }
 }

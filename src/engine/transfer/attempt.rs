@@ -17,12 +17,12 @@ use super::settle::Unsettled;
 use super::site::Site;
 use super::tls_requirements::Held;
 use super::worker::Running;
-use crate::base::id::MessageId;
+use crate::base::id::{AccountId, MessageId};
 use crate::domain::event::{AttemptFacts, BounceSource};
 use crate::engine::lease::{Lease, Reservation, Step};
-use crate::engine::ports::{MAIL_HOSTS_MAX, Requester};
+use crate::engine::ports::{MAIL_HOSTS_MAX, Requester, Target};
 use crate::engine::relay::RelayWay;
-use crate::machine::destination::{Input, Signal, Slot};
+use crate::machine::destination::{Input, Signal, Slot, Trust};
 use crate::machine::relay_table::RefusedMessage;
 use crate::smtp::category::Category;
 use crate::smtp::finding;
@@ -99,6 +99,8 @@ pub(super) async fn attempt(
         unusable: None,
         timed_out: false,
         has_tried: false,
+        is_limited: false,
+        is_first: queue.trust(shared) == Trust::New,
         refused_in: None,
     };
     let (ended, signal) = match trial.run(began).await {
@@ -142,6 +144,10 @@ pub(super) struct Trial<'a> {
     timed_out: bool,
     /// Whether a server was tried.
     has_tried: bool,
+    /// Whether an answer requested a limit for the site. Then the attempt's end shows nothing more about it.
+    is_limited: bool,
+    /// Whether the site was never tried before this attempt.
+    pub(super) is_first: bool,
     /// The phase in which the last server refused or closed an open connection.
     refused_in: Option<Phase>,
 }
@@ -175,8 +181,12 @@ impl Trial<'_> {
         }
         let mut last: Option<(FinalResult, AttemptFacts)> = None;
         let mut was_usable = false;
-        for candidate in candidates.into_iter().take(TRIES) {
-            let verdict = self.over_new_connection(candidate).await?;
+        let tries = u32::try_from(candidates.len().min(TRIES)).unwrap_or(u32::MAX);
+        for (left, Candidate { target, host }) in (1..=tries).rev().zip(candidates) {
+            // Each server gets its part of the time, so that a prompt one behind silent ones is tried.
+            let deadlines = target.deadlines.opened_within(PATIENCE.saturating_sub(began.elapsed()) / left);
+            let target = Target { deadlines, ..target };
+            let verdict = self.over_new_connection(Candidate { target, host }).await?;
             let Verdict::NextServer(word) = verdict else { return Ok(verdict) };
             was_usable |= self.unusable.is_none();
             last = Some(match last.take() {
@@ -287,7 +297,8 @@ impl Trial<'_> {
         self.facts.smtp_response = reply.map(|reply| reply.text());
         if outcome.ending == Ending::TimedOut && !matches!(self.queue.site, Site::Captured(_)) {
             self.timed_out = true;
-            self.queue.handle(self.shared, Input::ServerSilent);
+            let account = self.answered_account(outcome);
+            self.queue.handle(self.shared, Input::ServerSilent(account));
         }
         self.has_tried = true;
         let is_refused = outcome.phase > Phase::Connect && outcome.ending != Ending::TimedOut;
@@ -305,10 +316,16 @@ impl Trial<'_> {
         }
         if let Some(reply) = reply {
             let actions = self.shared.shaping.actions(self.queue.site.provider(), reply);
-            self.queue.shape(self.shared, actions);
+            self.queue.shape(self.shared, actions, self.answered_account(outcome));
+            self.is_limited |= !actions.is_empty();
         }
         let host = self.facts.mx_host.as_deref().unwrap_or_default();
         Ok(judge(outcome, host, &self.shared.rules))
+    }
+
+    /// Returns the message's account, if the server met the message.
+    fn answered_account(&self, outcome: &Outcome) -> Option<AccountId> {
+        (outcome.phase >= Phase::Mail).then_some(self.unsettled.queued.place.account)
     }
 
     fn blames_relay(&self) -> bool {
@@ -334,6 +351,8 @@ impl Trial<'_> {
             }
             Verdict::Reconnect => (deferred(finding::closed("")), Signal::Silent),
         };
+        let shows_nothing = self.is_limited && matches!(signal, Signal::Answered | Signal::Slowed);
+        let signal = if shows_nothing { Signal::Silent } else { signal };
         let last = self.facts.smtp_response.clone().or_else(|| match &end {
             TransferEnd::Deferred { bounce: Some(why), .. } => Some(why.advice.clone()),
             _ => None,

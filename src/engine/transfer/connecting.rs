@@ -47,7 +47,7 @@ impl Trial<'_> {
         };
         if !is_reset {
             if began.elapsed() >= kept.target.deadlines.rset {
-                self.queue.handle(self.shared, Input::ServerSilent);
+                self.queue.handle(self.shared, Input::ServerSilent(None));
             }
             kept.leave();
             return None;
@@ -127,11 +127,12 @@ impl Trial<'_> {
         let shared = self.shared;
         let silent = match self.queue.trust(self.shared) {
             Trust::Proven => return [None, None],
-            Trust::Silent if claim.site.is_some() => shared.silent.take(claim).await,
-            Trust::New if claim.site.is_some() => {
+            // With every server, even if the first of them was silent.
+            Trust::New | Trust::Silent if claim.site.is_some() && self.is_first => {
                 target.deadlines = target.deadlines.of_first_attempt();
                 None
             }
+            Trust::Silent if claim.site.is_some() => shared.silent.take(claim).await,
             Trust::New | Trust::Answers | Trust::Silent => None,
         };
         [silent, shared.unproven.take(claim).await]

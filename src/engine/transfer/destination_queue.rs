@@ -13,7 +13,7 @@ use super::relays::Number;
 use super::site::Site;
 use crate::base::id::AccountId;
 use crate::engine::ports::Target;
-use crate::machine::destination::{Destination, Input, LETS_PASS, Slot, Trust};
+use crate::machine::destination::{Destination, Input, LETS_PASS, RequestedLimit, Slot, Trust};
 use crate::machine::scheduler::DestinationId;
 use crate::smtp::shaping::{Action, Limits};
 
@@ -109,16 +109,17 @@ impl DestinationQueue {
         }
     }
 
-    /// Carries out the effects of a report.
-    pub(super) fn shape(&self, shared: &Arc<Shared>, actions: &[Action]) {
+    /// Limits the site as the rules for an answer say. `account` is the account of the answered message; `None` if the
+    /// answer came before MAIL.
+    pub(super) fn shape(&self, shared: &Arc<Shared>, actions: &[Action], account: Option<AccountId>) {
         let now = shared.now();
         for action in actions {
-            let input = match *action {
-                Action::Pause(time) => Input::Throttle(now + time),
-                Action::Rate { messages_per_minute, lasts } => Input::Space(messages_per_minute, now + lasts),
-                Action::Connections { most, lasts } => Input::Narrow(most, now + lasts),
+            let limit = match *action {
+                Action::Pause(time) => RequestedLimit::Pause(now + time),
+                Action::Rate { messages_per_minute, lasts } => RequestedLimit::Rate(messages_per_minute, now + lasts),
+                Action::Connections { most, lasts } => RequestedLimit::Connections(most, now + lasts),
             };
-            self.handle(shared, input);
+            self.handle(shared, Input::Limit(limit, account));
         }
     }
 

@@ -13,7 +13,9 @@ use super::pool::{Kept, Pool};
 use super::relays::Number;
 use super::site::Site;
 use super::worker;
-use crate::machine::destination::{Destination, Effect, Input, Limits as DecisionLimits, QueuedMessage, Slot, Spill};
+use crate::machine::destination::{
+    Destination, Effect, Input, Limits as DecisionLimits, QueuedMessage, RequestedLimit, Slot, Spill,
+};
 use crate::machine::paused_messages::PausedMessages;
 use crate::machine::relay_table::RelayTable;
 use crate::machine::scheduler::{DestinationEffect, DestinationId, Scheduler};
@@ -160,7 +162,7 @@ impl Shared {
         let mut destinations = self.destinations();
         let queue = destinations.open(self, relay, site);
         if let Some(until) = destinations.relays.held_until(relay, now) {
-            destinations.decide(self, queue.id, Input::Throttle(until), &mut decided);
+            destinations.decide(self, queue.id, Input::Limit(RequestedLimit::Pause(until), None), &mut decided);
         }
         destinations.decide(self, queue.id, Input::Due(queued), &mut decided);
         drop(destinations);

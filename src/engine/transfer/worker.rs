@@ -14,7 +14,7 @@ use crate::domain::event::AttemptFacts;
 use crate::engine::caught_panic::caught;
 use crate::engine::lease::Reservation;
 use crate::engine::relay::RelayWay;
-use crate::machine::destination::{Input, QueuedMessage, Signal, Slot};
+use crate::machine::destination::{Input, QueuedMessage, RequestedLimit, Signal, Slot};
 use crate::smtp::transcript::Transcript;
 use crate::store::error::StoreError;
 use crate::store::op::settle_transfer::TransferEnd;
@@ -128,7 +128,7 @@ async fn send(running: &mut Running<'_>, reservation: &Reservation, mut unsettle
                 shared.engine.relay_fails(&shared.relays.relay(queue.relay).name, &fault.why);
             }
             queue.set_last_answer(shared, fault.why);
-            queue.handle(shared, Input::Throttle(until));
+            queue.handle(shared, Input::Limit(RequestedLimit::Pause(until), None));
             drop(unsettled);
             reroute(running, &queued);
         }

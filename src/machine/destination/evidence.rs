@@ -1,6 +1,6 @@
-//! Evidence about refusals by 421 from MAIL on. Such an answer may be about the site, or about one account: its domain,
-//! or the mail that it sends. It counts for the site if a second account meets it too, or if the site has accepted no
-//! other account's mail lately.
+//! Evidence about refusals by 421, and requested limits, from MAIL on. Such an answer may be about the site, or about
+//! one account: its domain, or the mail that it sends. It counts for the site unless the site has lately accepted mail
+//! of an account that it has not refused since.
 //!
 //! A site that was backed off because of one account alone is probed at once with the next message of another.
 
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use crate::base::id::AccountId;
 
-/// Time for which an accepted message shows that the site serves its account.
+/// Time for which an accepted message shows that the site serves its account, and a refused one that it does not.
 const SERVES_FOR: Duration = Duration::from_secs(600);
 
 /// The evidence of one destination. Times are the machine's own.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
-    /// The last two accounts whose messages the site answered, the newest first.
+    /// The last two accounts whose messages the site answered and has not refused since, the newest first.
     served: [Option<(AccountId, Duration)>; 2],
-    /// Two accounts that were refused, and not served since.
-    refused: [Option<AccountId>; 2],
+    /// The last account that was refused, and not served since.
+    refused: Option<(AccountId, Duration)>,
     /// The account that alone caused the backoff.
     blamed: Option<AccountId>,
 }
@@ -27,20 +27,23 @@ impl Evidence {
     pub(super) fn served(&mut self, account: AccountId, now: Duration) {
         let other = self.served.into_iter().flatten().find(|(other, _)| *other != account);
         self.served = [Some((account, now)), other];
-        for refused in &mut self.refused {
-            *refused = refused.filter(|other| *other != account);
-        }
+        self.refused = self.refused.filter(|(other, _)| *other != account);
         self.blamed = None;
     }
 
     /// Records that the site refused a message of `account`. Returns whether this counts for the site.
     pub(super) fn refused(&mut self, account: AccountId, now: Duration) -> bool {
-        let other = self.refused.into_iter().flatten().find(|other| *other != account);
-        self.refused = [Some(account), other];
-        let serves = |(other, at): &(AccountId, Duration)| *other != account && now < *at + SERVES_FOR;
-        let is_alone = other.is_none() && !self.served.iter().flatten().any(serves);
-        self.blamed = is_alone.then_some(account);
-        other.is_some() || is_alone
+        self.served = self.served.map(|served| served.filter(|(other, _)| *other != account));
+        let before = self.refused.replace((account, now)).filter(|(_, at)| now < *at + SERVES_FOR);
+        let other = before.map(|(other, _)| other).filter(|other| *other != account);
+        let counts = !self.serves_others(account, now);
+        self.blamed = (counts && other.is_none()).then_some(account);
+        counts
+    }
+
+    /// Whether the site answered a message of another account lately.
+    pub(super) fn serves_others(&self, account: AccountId, now: Duration) -> bool {
+        self.served.iter().flatten().any(|(other, at)| *other != account && now < *at + SERVES_FOR)
     }
 
     /// Records a failure, or a request to back off, that concerns all accounts.
@@ -83,5 +86,16 @@ mod tests {
         assert_eq!(evidence.blamed(), None);
         evidence.served(account(2), now);
         assert!(!evidence.refused(account(1), now));
+    }
+
+    #[test]
+    fn refusals_of_two_accounts_do_not_count_while_the_site_serves_a_third() {
+        let (mut evidence, now) = (Evidence::default(), Duration::from_secs(1000));
+        evidence.served(account(3), now);
+        assert!(!evidence.refused(account(1), now) && !evidence.refused(account(2), now));
+        assert!(evidence.refused(account(3), now), "it refuses the third too");
+        let later = now + SERVES_FOR;
+        assert!(evidence.refused(account(1), later));
+        assert_eq!(evidence.blamed(), Some(account(1)), "the other refusals are too old");
     }
 }

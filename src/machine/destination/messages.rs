@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Place, Slot, Spill};
+use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 
@@ -62,6 +63,17 @@ pub enum Signal {
     Silent,
 }
 
+/// A limit for a site that ends at a given time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RequestedLimit {
+    /// The site gets nothing.
+    Pause(Timestamp),
+    /// The site gets at most this many messages per minute.
+    Rate(u32, Timestamp),
+    /// The site gets at most this many connections.
+    Connections(usize, Timestamp),
+}
+
 /// An input of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Input {
@@ -77,14 +89,11 @@ pub enum Input {
     Closed(usize),
     /// Messages to other sites wait for a connection.
     ConnectionsWanted,
-    /// A server did not answer in time.
-    ServerSilent,
-    /// The site must get nothing until then.
-    Throttle(Timestamp),
-    /// The site must get at most this many messages per minute until then.
-    Space(u32, Timestamp),
-    /// The site must get at most this many connections until then.
-    Narrow(usize, Timestamp),
+    /// A server did not answer in time: from MAIL on, to a message of this account.
+    ServerSilent(Option<AccountId>),
+    /// The site, or the operator, requests a limit. If the answer to a message requests it, the limit may concern only
+    /// that message's account.
+    Limit(RequestedLimit, Option<AccountId>),
     /// A started message got no connection in time, and lets other accounts pass.
     LetPass(Slot),
     /// A started message has ended.

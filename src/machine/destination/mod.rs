@@ -32,7 +32,7 @@ use std::time::Duration;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use evidence::Evidence;
-pub use messages::{Effect, Input, Limits, Moment, QueuedMessage, Signal};
+pub use messages::{Effect, Input, Limits, Moment, QueuedMessage, RequestedLimit, Signal};
 pub use queue::LETS_PASS;
 use queue::MessageQueue;
 pub use slots::Slot;
@@ -113,21 +113,17 @@ impl Destination {
             }
             Input::Closed(count) => self.kept = self.kept.saturating_sub(count),
             Input::ConnectionsWanted => self.quit(self.idle_connections(), effects),
-            Input::ServerSilent => self.window.timed_out(),
-            Input::Throttle(until) => {
+            Input::ServerSilent(of) => {
+                self.window.timed_out(of.is_some_and(|account| self.evidence.serves_others(account, moment.machine)));
+            }
+            Input::Limit(limit, None) => {
                 self.evidence.concerns_all();
-                if self.window.hold(until, moment.wall) {
-                    self.throttle(until, effects);
-                }
+                self.limit(limit, moment.wall, effects);
             }
-            Input::Space(per_minute, until) => {
-                self.slower = Some((Spacing::per_minute(per_minute), until));
-                effects.push(Effect::WakeAt(until));
+            Input::Limit(limit, Some(account)) if self.evidence.refused(account, moment.machine) => {
+                self.limit(limit, moment.wall, effects);
             }
-            Input::Narrow(most, until) => {
-                self.window.limit(most, until);
-                effects.push(Effect::WakeAt(until));
-            }
+            Input::Limit(..) => self.window.slowed(),
             Input::LetPass(slot) => {
                 if let Some(message) = self.end(slot) {
                     self.enqueue(message, effects, |queue, message| queue.put_back(message, moment.machine));
@@ -216,6 +212,24 @@ impl Destination {
         };
         if let Some(until) = held_until {
             self.throttle(until, effects);
+        }
+    }
+
+    fn limit(&mut self, limit: RequestedLimit, now: Timestamp, effects: &mut Vec<Effect>) {
+        match limit {
+            RequestedLimit::Pause(until) => {
+                if self.window.hold(until, now) {
+                    self.throttle(until, effects);
+                }
+            }
+            RequestedLimit::Rate(per_minute, until) => {
+                self.slower = Some((Spacing::per_minute(per_minute), until));
+                effects.push(Effect::WakeAt(until));
+            }
+            RequestedLimit::Connections(most, until) => {
+                self.window.limit(most, until);
+                effects.push(Effect::WakeAt(until));
+            }
         }
     }
 

@@ -154,9 +154,9 @@ impl Window {
         self.halve();
     }
 
-    /// An attempt timed out, in any phase.
-    pub(super) fn timed_out(&mut self) {
-        self.trust = Trust::Silent;
+    /// An attempt timed out, in any phase. A site that serves others did not answer to this message alone.
+    pub(super) fn timed_out(&mut self, serves_others: bool) {
+        self.trust = if serves_others { Trust::Answers } else { Trust::Silent };
         self.halve();
     }
 

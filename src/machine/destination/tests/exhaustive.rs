@@ -44,7 +44,7 @@ fn take(model: &mut Model, due: &mut u8, step: Step) {
         Step::LetPass(n) => model.let_pass(n),
         Step::Connect(n) => model.connect(n),
         Step::Keep(n) => model.keep(n),
-        Step::Throttle => model.step(Input::Throttle(START.wall + Duration::from_secs(70))),
+        Step::Throttle => model.step(Input::Limit(RequestedLimit::Pause(START.wall + Duration::from_secs(70)), None)),
         Step::TryNow => model.step(Input::TryNow),
         Step::Wake => model.wake(),
     }

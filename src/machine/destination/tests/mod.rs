@@ -120,6 +120,42 @@ fn a_site_backed_off_for_one_account_is_probed_at_once_with_the_mail_of_another(
 }
 
 #[test]
+fn a_site_that_serves_others_is_not_silent_because_one_account_s_message_got_no_answer() {
+    let mut model = model(LIMITS);
+    let account = |n| Some(message(n, Timestamp::MAX).place.account);
+    model.due(1);
+    model.end(1, Signal::Took);
+    model.step(Input::ServerSilent(account(3)));
+    assert_eq!(model.destination.trust(), Trust::Answers);
+    model.step(Input::ServerSilent(account(4)));
+    assert_eq!(model.destination.trust(), Trust::Silent, "the only account that it served");
+    model.due(4);
+    model.end(4, Signal::Took);
+    model.step(Input::ServerSilent(None));
+    assert_eq!(model.destination.trust(), Trust::Silent, "it did not greet");
+}
+
+#[test]
+fn a_limit_requested_for_one_account_counts_only_if_the_site_serves_no_other() {
+    let mut model = model(LIMITS);
+    let soon = START.wall + Duration::from_secs(60);
+    let pause = |n| Input::Limit(RequestedLimit::Pause(soon), Some(message(n, Timestamp::MAX).place.account));
+    model.due(1);
+    model.end(1, Signal::Took);
+    model.step(pause(3));
+    assert!(!model.is_suspended, "it serves another account");
+    model.step(pause(4));
+    assert!(model.is_suspended, "it refuses both");
+    let mut alone = super::tests::model(LIMITS);
+    alone.step(pause(3));
+    assert!(alone.is_suspended);
+    alone.due(4);
+    let before = alone.now.wall;
+    alone.wake();
+    assert_eq!((alone.started(), alone.now.wall), (vec![4], before), "the mail of another account probes at once");
+}
+
+#[test]
 fn marketing_mail_never_waits_long_for_slow_marketing_mail_of_another_account() {
     let mut model = model(Limits { is_shared: true, ..LIMITS });
     let marketing = |n: u8| QueuedMessage { stream: Stream::Marketing, ..message(n, Timestamp::MAX) };
@@ -133,7 +169,7 @@ fn marketing_mail_never_waits_long_for_slow_marketing_mail_of_another_account() 
 #[test]
 fn a_limit_that_the_site_requested_is_never_exceeded() {
     let mut model = model(LIMITS);
-    model.step(Input::Narrow(1, START.wall + Duration::from_secs(600)));
+    model.step(Input::Limit(RequestedLimit::Connections(1, START.wall + Duration::from_secs(600)), None));
     [3, 4].into_iter().for_each(|n| model.due(n));
     model.pass(STUCK);
     model.step(Input::TurnCame);
@@ -142,9 +178,10 @@ fn a_limit_that_the_site_requested_is_never_exceeded() {
 
 #[test]
 fn messages_start_when_a_requested_limit_ends() {
-    for limit in
-        [Input::Narrow(1, START.wall + Duration::from_secs(60)), Input::Space(1, START.wall + Duration::from_secs(50))]
-    {
+    for limit in [
+        Input::Limit(RequestedLimit::Connections(1, START.wall + Duration::from_secs(60)), None),
+        Input::Limit(RequestedLimit::Rate(1, START.wall + Duration::from_secs(50)), None),
+    ] {
         let mut model = model(LIMITS);
         model.step(limit);
         [3, 6].into_iter().for_each(|n| model.due(n));
@@ -256,7 +293,7 @@ fn messages_are_spaced_over_the_minute_but_a_probe_is_not() {
     model.wake();
     assert_eq!(model.started(), [2, 3]);
     let mut model = super::tests::model(LIMITS);
-    model.step(Input::Space(60, START.wall + Duration::from_secs(100)));
+    model.step(Input::Limit(RequestedLimit::Rate(60, START.wall + Duration::from_secs(100)), None));
     [1, 2].into_iter().for_each(|n| model.due(n));
     assert_eq!(model.started(), [1]);
 }
@@ -275,7 +312,7 @@ fn kept_connections_never_exceed_the_window_and_idle_ones_are_closed_for_others(
     model.due(3);
     model.step(Input::ConnectionsWanted);
     assert_eq!(model.kept, 1, "a started message uses it");
-    model.step(Input::Throttle(START.wall + Duration::from_secs(60)));
+    model.step(Input::Limit(RequestedLimit::Pause(START.wall + Duration::from_secs(60)), None));
     assert_eq!(model.kept, 0);
 }
 
@@ -306,7 +343,7 @@ fn a_reread_message_that_expires_before_the_next_probe_is_deferred() {
     (1..=20).for_each(|n| model.due_until(n, START.wall + Duration::from_secs(100)));
     model.step(Input::Spill);
     model.step(Input::Woken);
-    model.step(Input::Throttle(START.wall + Duration::from_secs(200)));
+    model.step(Input::Limit(RequestedLimit::Pause(START.wall + Duration::from_secs(200)), None));
     model.refill();
     assert_eq!((model.destination.len(), model.spilled()), (0, 0));
     assert!((2..=20).all(|n| model.is_put_off(n)));

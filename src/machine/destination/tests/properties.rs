@@ -32,10 +32,13 @@ fn apply(model: &mut Model, next: &mut u8, kind: u8, pick: u8) {
         (11, Some(n)) => model.connect(n),
         (12, Some(n)) => model.keep(n),
         (13, _) => model.step(Input::ConnectionsWanted),
-        (14, _) => model.step(Input::ServerSilent),
-        (15, _) => model.step(Input::Throttle(soon)),
-        (16, _) => model.step(Input::Space(u32::from(pick) + 1, soon)),
-        (17, _) => model.step(Input::Narrow(usize::from(pick % 4), soon)),
+        (14, _) => model.step(Input::ServerSilent(pick.is_multiple_of(2).then(AccountId::default))),
+        (15, _) => {
+            let account = message(pick, Timestamp::MAX).place.account;
+            model.step(Input::Limit(RequestedLimit::Pause(soon), pick.is_multiple_of(2).then_some(account)));
+        }
+        (16, _) => model.step(Input::Limit(RequestedLimit::Rate(u32::from(pick) + 1, soon), None)),
+        (17, _) => model.step(Input::Limit(RequestedLimit::Connections(usize::from(pick % 4), soon), None)),
         (18, _) => model.step(Input::TryNow),
         (19, _) => model.step(Input::Spill),
         (20, _) if pick == 0 => model.step(Input::Clear),

@@ -40,12 +40,12 @@ fn an_accepted_message_proves_the_site_until_a_failure() {
 #[test]
 fn a_timeout_makes_the_site_silent_and_halves_its_window_until_it_answers() {
     let mut window = grown(10, 100);
-    window.timed_out();
+    window.timed_out(false);
     assert_eq!((window.hung(NOW), window.trust(), window.connections(NOW)), (None, Trust::Silent, 5));
     window.pushed_back(NOW);
     assert_eq!(window.trust(), Trust::Silent);
     assert!(window.begin_probe(after(50)));
-    window.timed_out();
+    window.timed_out(false);
     assert_eq!(window.hung(after(50)), Some(after(150)), "the probe hung");
     assert!(window.begin_probe(after(150)));
     window.answered();

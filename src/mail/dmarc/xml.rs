@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Read};
 
 use quick_xml::Reader;
 use quick_xml::errors::Error;
-use quick_xml::events::Event;
+use quick_xml::events::{BytesStart, Event};
 
 use super::archive::{Member, of_archive};
 use super::{DEPTH_MAX, TEXT_BYTES_MAX, Unreadable};
@@ -61,8 +61,12 @@ impl Walk<'_> {
     /// Handles one event. Returns whether the document continues.
     fn take(&mut self, event: Event<'_>) -> Result<bool, Unreadable> {
         match event {
-            Event::Start(tag) => self.start(tag.name().as_ref())?,
+            Event::Start(tag) => {
+                check(&tag)?;
+                self.start(tag.name().as_ref())?;
+            }
             Event::Empty(tag) => {
+                check(&tag)?;
                 let name = tag.name();
                 self.start(name.as_ref())?;
                 self.end(name.as_ref())?;
@@ -121,6 +125,25 @@ impl Walk<'_> {
         self.text.push_str(&text[..text.floor_char_boundary(room)]);
         Ok(())
     }
+}
+
+/// Checks the names and attributes of a start tag, which the reader does not check itself.
+fn check(tag: &BytesStart<'_>) -> Result<(), Unreadable> {
+    let mut attributes = tag.attributes().map(|attribute| {
+        attribute.is_ok_and(|attribute| is_name(attribute.key.as_ref()) && !attribute.value.contains('<'))
+    });
+    if is_name(tag.name().as_ref()) && attributes.all(|is_sound| is_sound) {
+        Ok(())
+    } else {
+        Err(Unreadable::Malformed)
+    }
+}
+
+/// Returns whether a text may be a name (XML 1.0 2.3). Nearly all characters outside ASCII are allowed in names.
+fn is_name(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-' | '.') || !c.is_ascii();
+    let is_start = |c: char| is_allowed(c) && !matches!(c, '0'..='9' | '-' | '.');
+    text.starts_with(is_start) && text.chars().all(is_allowed)
 }
 
 /// Returns whether the tags of an element are ignored. Some reporters never close their `xs:schema`.
@@ -344,6 +367,13 @@ mod tests {
             "<a><![CDATA[x</a>",
             "<a></a",
             "<a>&amp</a>",
+            "<a x/>",
+            "<a x=1/>",
+            "<a x='1' x='2'/>",
+            "<a x='<'/>",
+            "<a 1x='1'/>",
+            "<1a></1a>",
+            "<a<b></a<b>",
         ] {
             assert_eq!(log(malformed.as_bytes()), Err(Unreadable::Malformed), "{malformed}");
         }

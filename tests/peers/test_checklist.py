@@ -31,3 +31,20 @@ def test_a_check_sees_addresses_and_reverse_names_as_they_are_now(serve, slow_kn
     assert check() == {"replies": "warn", "reverse_dns": "fail"}
     slow_knot.put("mail.sender.test", "A", "192.0.2.7")
     assert check() == {"replies": "warn", "reverse_dns": "pass"}
+
+
+def test_the_name_server_decides_the_names_of_loopback_addresses(serve, knot):
+    direct = {"name": "direct", "kind": "mx", "source": ["127.0.0.7"], "ehlo": "mail.sender.test"}
+    service = serve(free_port(), relay=[direct])
+    domain = service.domain("sender.test")["id"]
+
+    def check() -> str:
+        knot.publish()
+        assert service.api.request("POST", f"/v1/domains/{domain}/verify").status == 200
+        items = service.api.get(f"/v1/domains/{domain}/checklist")["items"]
+        return next(item["status"] for item in items if item["id"] == "reverse_dns")
+
+    knot.put("mail.sender.test", "A", "127.0.0.7")
+    assert check() == "fail"
+    knot.put("7.0.0.127.in-addr.arpa", "PTR", "mail.sender.test.")
+    assert check() == "pass"

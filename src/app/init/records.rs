@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::app::config::Config;
-use crate::net::dns::reverse_name;
+use crate::engine::probe::reverse_name;
 use crate::net::network_guard::Guard;
 
 /// A record to publish.
@@ -91,12 +91,5 @@ mod tests {
         assert!(lines.contains(&"*._report._dmarc.bounces.example.com TXT v=DMARC1".to_owned()), "{lines:?}");
         assert!(lines.contains(&"bounces.example.com MX 10 mail.example.com.".to_owned()), "{lines:?}");
         assert!(lines.contains(&"bounces.example.com TXT v=spf1 a:mail.example.com ~all".to_owned()), "{lines:?}");
-    }
-
-    #[test]
-    fn an_ipv6_address_is_reversed_by_nibbles() {
-        let name = reverse_name("2001:db8::567:89ab".parse().unwrap());
-        assert_eq!(name, "b.a.9.8.7.6.5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa");
-        assert_eq!(reverse_name("192.0.2.5".parse().unwrap()), "5.2.0.192.in-addr.arpa");
     }
 }

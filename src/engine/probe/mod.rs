@@ -43,6 +43,12 @@ pub fn reversed_in(address: IpAddr, zone: &str) -> String {
     name + zone
 }
 
+/// Returns the name of an address's PTR record.
+pub fn reverse_name(address: IpAddr) -> String {
+    let address = address.to_canonical();
+    reversed_in(address, if address.is_ipv4() { "in-addr.arpa" } else { "ip6.arpa" })
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::HashMap;
@@ -110,6 +116,7 @@ pub(crate) mod tests {
         assert_eq!(reversed_in([192, 0, 2, 99].into(), "bad.example"), "99.2.0.192.bad.example");
         let v6: IpAddr = "2001:db8::7".parse().unwrap();
         let expected = "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
-        assert_eq!(reversed_in(v6, "ip6.arpa"), expected);
+        assert_eq!(reverse_name(v6), expected);
+        assert_eq!(reverse_name("::ffff:192.0.2.5".parse().unwrap()), "5.2.0.192.in-addr.arpa");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{addresses, reversed_in};
+use super::{addresses, reverse_name};
 use crate::engine::ports::probe::{Probe, ProbeFailure, RecordType};
 
 /// Reverse DNS names of an address.
@@ -53,8 +53,7 @@ pub async fn seen_addresses(probe: &dyn Probe, sources: &[IpAddr], ehlo: &str) -
 
 /// Looks up the names of `address` and their addresses.
 pub async fn reverse(probe: &dyn Probe, address: IpAddr, ehlo: &str) -> Reverse {
-    let zone = if address.is_ipv4() { "in-addr.arpa" } else { "ip6.arpa" };
-    let names = match probe.records(&reversed_in(address, zone), RecordType::Ptr).await {
+    let names = match probe.records(&reverse_name(address), RecordType::Ptr).await {
         Ok(names) => names,
         Err(ProbeFailure::Absent) => return Reverse::Nameless,
         Err(ProbeFailure::Unknown(why)) => return Reverse::Unknown(why),

@@ -26,8 +26,6 @@ pub(super) enum RecordData {
     Alias(String),
     /// A TLSA record.
     Tlsa(TlsaRecord),
-    /// A PTR record's name.
-    Pointer(String),
 }
 
 impl RecordData {
@@ -40,7 +38,6 @@ impl RecordData {
             RData::TXT(txt) => Self::Text(String::from_utf8_lossy(&txt.txt_data.concat()).into_owned()),
             RData::CNAME(target) => Self::Alias(normal(&target.0.to_ascii())),
             RData::TLSA(tlsa) => Self::Tlsa(tlsa_record(tlsa)),
-            RData::PTR(pointer) => Self::Pointer(normal(&pointer.0.to_ascii())),
             _ => return None,
         })
     }
@@ -50,7 +47,7 @@ impl RecordData {
         let text = match self {
             Self::Address(_) => 0,
             Self::Exchange { name, .. } => name.len(),
-            Self::Text(text) | Self::Alias(text) | Self::Pointer(text) => text.len(),
+            Self::Text(text) | Self::Alias(text) => text.len(),
             Self::Tlsa(record) => record.data.len(),
         };
         size_of::<Self>() + text
@@ -79,11 +76,6 @@ impl RecordData {
     /// Returns the server name of an MX record.
     pub(super) fn exchange(&self) -> Option<&str> {
         if let Self::Exchange { name, .. } = self { Some(name) } else { None }
-    }
-
-    /// Returns the name of a PTR record.
-    pub(super) fn pointer(&self) -> Option<&str> {
-        if let Self::Pointer(name) = self { Some(name) } else { None }
     }
 }
 

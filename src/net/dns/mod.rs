@@ -32,7 +32,9 @@ use tokio::time::timeout;
 use crate::base::entropy::Entropy;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, Clock, Family, LookupFailure, MailHost, Requester, Resolve, RouteFailure};
+use crate::engine::probe::reverse_name;
 use crate::net::network_guard::Guard;
+use crate::net::probe::dns::{DnsProbe, ProbeType, ServerError};
 use crate::smtp::tlsa::TlsaRecord;
 
 use self::answer::{Answer, LookupResult, Unknown};
@@ -114,6 +116,8 @@ struct Shared {
     own: OwnHosts,
     guard: Arc<Guard>,
     entropy: Arc<dyn Entropy>,
+    /// Sends reverse lookups to the same servers. `None` if there are none.
+    direct: Option<DnsProbe>,
 }
 
 impl Resolver {
@@ -130,7 +134,8 @@ impl Resolver {
     ) -> Result<Self, UnusableDns> {
         let asker = QueryClient::new(settings)?;
         let cache = Cache::new(clock, cache::BYTES_MAX);
-        Ok(Self(Arc::new(Shared { asker, cache, own, guard, entropy })))
+        let direct = DnsProbe::new(&settings.servers).ok();
+        Ok(Self(Arc::new(Shared { asker, cache, own, guard, entropy, direct })))
     }
 }
 
@@ -168,21 +173,6 @@ impl Shared {
 
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[RecordData]>, LookupFailure> {
         facts(self.ask_now(name, kind).await.answer)
-    }
-}
-
-/// Returns the name of an address's PTR record (RFC 1035 3.5, RFC 3596 2.5).
-pub fn reverse_name(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            let [a, b, c, d] = v4.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        IpAddr::V6(v6) => {
-            let nibbles = v6.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
-            let nibbles: Vec<_> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
-            format!("{}.ip6.arpa", nibbles.join("."))
-        }
     }
 }
 
@@ -391,8 +381,14 @@ impl Resolve for Resolver {
 
     fn ptr_now(&self, address: IpAddr) -> BoxFuture<'_, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move {
-            let facts = self.0.now(&reverse_name(address), Kind::Ptr).await?;
-            Ok(facts.iter().filter_map(RecordData::pointer).take(POINTERS_MAX).map(str::to_owned).collect())
+            let direct = self.0.direct.as_ref();
+            let direct = direct.ok_or_else(|| LookupFailure::Temporary("no DNS server is known".to_owned()))?;
+            // hickory would answer `localhost` for every loopback address, without a query (RFC 6761 6.3).
+            match direct.ask(&reverse_name(address), ProbeType::Ptr).await {
+                Ok(answer) => Ok(answer.records.into_iter().take(POINTERS_MAX).collect()),
+                Err(ServerError::Absent) => Err(LookupFailure::Absent),
+                Err(ServerError::Failed(why)) => Err(LookupFailure::Temporary(why)),
+            }
         })
     }
 }

@@ -61,8 +61,6 @@ pub(super) enum Kind {
     Cname,
     /// Certificates of a server (RFC 6698).
     Tlsa,
-    /// The names of an address (reverse lookup).
-    Ptr,
 }
 
 impl Kind {
@@ -74,7 +72,6 @@ impl Kind {
             Self::Txt => RecordType::TXT,
             Self::Cname => RecordType::CNAME,
             Self::Tlsa => RecordType::TLSA,
-            Self::Ptr => RecordType::PTR,
         }
     }
 }
@@ -280,11 +277,9 @@ fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> TimedResult {
 fn keep_best(facts: &mut Vec<RecordData>) {
     let rank = |fact: &RecordData| match fact {
         RecordData::Exchange { preference, name } => (*preference, name.clone()),
-        RecordData::Address(_)
-        | RecordData::Text(_)
-        | RecordData::Alias(_)
-        | RecordData::Tlsa(_)
-        | RecordData::Pointer(_) => (u16::MAX, String::new()),
+        RecordData::Address(_) | RecordData::Text(_) | RecordData::Alias(_) | RecordData::Tlsa(_) => {
+            (u16::MAX, String::new())
+        }
     };
     facts.sort_by_cached_key(rank);
     facts.dedup();

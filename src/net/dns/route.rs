@@ -105,8 +105,7 @@ fn ordered(facts: &[RecordData], trust: Trust, entropy: &dyn Entropy) -> Result<
             | RecordData::Address(_)
             | RecordData::Text(_)
             | RecordData::Alias(_)
-            | RecordData::Tlsa(_)
-            | RecordData::Pointer(_) => None,
+            | RecordData::Tlsa(_) => None,
         })
         .collect();
     if exchanges.is_empty() {

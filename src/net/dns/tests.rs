@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::RecordType;
+use hickory_resolver::proto::rr::rdata::PTR;
+use hickory_resolver::proto::rr::{RData, RecordType};
 
 use super::zone::{HandClock, Say, Zone, mx};
 use super::*;
@@ -370,4 +371,13 @@ async fn unanswered_aaaa_queries_do_not_delay_ipv4_addresses() {
         (none(), found()),
         "no other addresses can follow"
     );
+}
+
+#[tokio::test]
+async fn the_servers_decide_the_names_of_every_address() {
+    let world = World::new().await;
+    let pointer = RData::PTR(PTR("Mail.Ours.example.".parse().unwrap()));
+    world.zone.says("7.0.0.127.in-addr.arpa", RecordType::PTR, Say::Records(vec![pointer], 300));
+    assert_eq!(world.resolver.ptr_now([127, 0, 0, 7].into()).await, Ok(vec!["mail.ours.example".to_owned()]));
+    assert_eq!(world.resolver.ptr_now([127, 0, 0, 8].into()).await, Err(LookupFailure::Absent));
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::{mark, timer};
 use crate::base::id::NoticeId;
-use crate::base::time::Timestamp;
 use crate::store::error::StoreError;
 use crate::store::read::Read as _;
 use crate::store::row::Row as _;
@@ -18,7 +17,7 @@ use crate::store::tables::Tables;
 const CHANGE_AGE_MAX: Duration = Duration::from_secs((24 * 60 + 1 + 5 + 15 + 60) * 60);
 
 /// Adds the changes of the address's retried mail to `row`, which was not accepted either, and makes this the retried
-/// mail.
+/// mail. Changes that are too old have failed.
 pub(super) fn merge(tables: &mut Tables<'_>, id: NoticeId, row: &mut NoticeRow) -> Result<(), StoreError> {
     let now = tables.now();
     let NoticeContent::Alerts { to, items } = &mut row.content else { return Ok(()) };
@@ -36,23 +35,18 @@ pub(super) fn merge(tables: &mut Tables<'_>, id: NoticeId, row: &mut NoticeRow) 
         tables.disarm(timer(due, other));
         tables.remove(NoticeRow::TABLE, other.as_bytes());
         for item in more {
-            let is_over = is_over(&item, now);
-            mark(tables, item, other, |notice| match is_over {
-                true => notice.status = NoticeStatus::Failed,
-                false => notice.notice = id,
-            })?;
-            if !is_over {
-                items.push(item);
-            }
+            mark(tables, item, other, |notice| notice.notice = id)?;
+            items.push(item);
         }
         items.sort_by_key(|item| item.at);
+    }
+    // The attempts of the mail itself end with its own changes. Older changes came from another mail.
+    let is_over = |item: &NoticeItem| item.at < row.created_at && now.since(item.at) > CHANGE_AGE_MAX;
+    for item in items.extract_if(.., |item| is_over(item)) {
+        mark(tables, item, id, |notice| notice.status = NoticeStatus::Failed)?;
     }
     address.gathering = address.gathering.filter(|open| *open != id);
     address.retried = Some(id);
     tables.put(&key, &address);
     Ok(())
-}
-
-fn is_over(item: &NoticeItem, now: Timestamp) -> bool {
-    now.since(item.at) > CHANGE_AGE_MAX
 }

@@ -157,6 +157,29 @@ fn a_change_that_waits_with_later_ones_fails_at_its_own_time() {
 }
 
 #[test]
+fn a_later_change_does_not_prolong_the_retries_of_an_earlier_one() {
+    let test = TestStore::new();
+    let refuse_for = |hours: u32| {
+        for _ in 0..hours * 60 {
+            test.pass(60 * SECOND);
+            for notice in notices(&test).into_iter().filter(|notice| notice.1.due <= test.now()) {
+                settle(&test, &notice, NoticeEnd::NotTaken { at: test.now() }, notice.1.content.items().len());
+            }
+        }
+    };
+    let status = |alert| shown(&test, alert)[0].1;
+    let first = open(&test, "first", &["ops@example.net"], None);
+    refuse_for(24);
+    let later = open(&test, "later", &["ops@example.net"], None);
+    refuse_for(1);
+    assert_eq!((status(first), status(later), notices(&test).len()), (NoticeStatus::Pending, NoticeStatus::Pending, 1));
+    refuse_for(2);
+    assert_eq!((status(first), status(later)), (NoticeStatus::Failed, NoticeStatus::Pending));
+    refuse_for(24);
+    assert_eq!((status(later), notices(&test).len()), (NoticeStatus::Failed, 0));
+}
+
+#[test]
 fn a_webhook_request_is_tried_seven_times() {
     let test = TestStore::new();
     let alert = open(&test, "a", &[], Some(b"{}"));

@@ -15,7 +15,8 @@ use tokio::sync::{Mutex, Notify};
 use super::ports::{BoxFuture, Clock};
 use crate::base::time::Timestamp;
 use crate::store::Store;
-use crate::store::error::StoreError;
+use crate::store::error::{OpError, StoreError};
+use crate::store::op::alert::RecordFindings;
 use crate::store::read::{Order, Read};
 use crate::store::schema::Table;
 use crate::store::timer::Timer;
@@ -84,7 +85,8 @@ impl VirtualClock {
     }
 
     /// Advances time by `by`. Stops at each moment at which a timer of `store` is due, until all its effects are
-    /// settled. Timers that are due already are settled first, even if `by` is zero.
+    /// settled. Timers that are due already are settled first, even if `by` is zero. So are operations that nobody
+    /// waits for, such as the alert of a refused message.
     ///
     /// # Errors
     /// The store or the clock's file fails. Time then stays where it stopped.
@@ -92,12 +94,15 @@ impl VirtualClock {
         let _turn = self.advancing.lock().await;
         let fired = store.timers().fired();
         let goal = self.now() + by;
+        Self::applied(store).await?;
         self.settled(store).await?;
         while let Some(due) = next_due(store, self.now(), goal)? {
             self.set(due)?;
             self.settled(store).await?;
         }
         self.set(goal)?;
+        self.settled(store).await?;
+        Self::applied(store).await?;
         self.settled(store).await?;
         Ok(Advanced { now: self.now(), fired: store.timers().fired() - fired })
     }
@@ -120,6 +125,15 @@ impl VirtualClock {
         let half_made = self.file.with_extension("new");
         fs::write(&half_made, now.to_string())?;
         fs::rename(&half_made, &self.file)
+    }
+
+    /// Waits until all earlier operations are applied, by an operation without changes.
+    async fn applied(store: &Store) -> Result<(), StoreError> {
+        match store.commit(RecordFindings { findings: Vec::new() }).await {
+            Ok(_) => Ok(()),
+            Err(OpError::Failed(error)) => Err(error),
+            Err(OpError::Refused(never)) => match never {},
+        }
     }
 
     async fn settled(&self, store: &Store) -> Result<(), StoreError> {

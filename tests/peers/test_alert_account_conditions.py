@@ -56,6 +56,16 @@ def test_bounces_and_complaints_raise_alerts_of_their_stream_until_the_rates_fal
     assert [of(instance.api, f"{rate}_rate")[0][2] for rate in ("bounce", "complaint")] == [False, False]
 
 
+def test_a_store_without_a_backup_raises_an_alert_after_48_hours(dev):
+    instance = dev("--virtual-clock")
+    instance.advance(47 * 3600)
+    checked(instance)
+    assert of(instance.api, "backup_old") == []
+    instance.advance(2 * 3600)
+    checked(instance)
+    assert of(instance.api, "backup_old") == [("warning", None, True)]
+
+
 def test_a_webhook_that_the_service_disables_raises_an_alert_until_it_is_enabled(dev):
     instance = dev("--virtual-clock")
     api = instance.api

@@ -82,7 +82,7 @@ impl Default for Alerts {
 impl Alerts {
     /// Returns the defaults of `dev`, which sends no notifications unless configured.
     pub(super) fn for_dev() -> Self {
-        Self { owners: false, backup_age_max: None, ..Self::default() }
+        Self { owners: false, ..Self::default() }
     }
 
     /// Whether alerts are sent by mail, to the operator or to owners.

@@ -65,6 +65,15 @@ async fn refused_login() -> World {
 }
 
 #[tokio::test]
+async fn an_advance_applies_the_operations_that_nobody_waits_for() {
+    let world = World::alerting(vec![mx("direct", &[])], settings()).await;
+    let (account, sighting) = (world.account, blocking("google", Severity::Critical));
+    world.engine.store.post(RaiseAlert { account, sighting, is_over: false }, |_raised| {});
+    world.pass(0).await;
+    assert_eq!(alerts(&world).len(), 1);
+}
+
+#[tokio::test]
 async fn a_login_failure_of_a_relay_is_reported_through_another_relay_and_resolves() {
     let world = refused_login().await;
     let [alert] = &alerts(&world)[..] else { panic!("one alert") };

@@ -18,7 +18,7 @@ use crate::store::op::domain_change::PostponeRotation;
 use crate::store::op::endpoint_end::EndDeliveries;
 use crate::store::op::message_index::IndexMessages;
 use crate::store::op::settle_delivery::Unpark;
-use crate::store::op::sweep::{ContentDestroyed, DropTimer, SweepEvents, SweepIdempotency};
+use crate::store::op::sweep::{ContentDestroyed, ContentExpires, DropTimer, SweepEvents, SweepIdempotency};
 use crate::store::op::sweep_deliveries::SweepDeliveries;
 use crate::store::op::tls_policy::ExpireStsPolicy;
 use crate::store::op::tls_report::SweepTlsReports;
@@ -144,11 +144,12 @@ fn swept<T, R>(answer: Result<T, OpError<R>>) -> Result<(), String> {
     }
 }
 
-/// Destroys the bytes first, then removes the timer. After a crash in between, the repetition finds no bytes to
-/// destroy.
+/// Records the end of the content, destroys its bytes, and then removes the timer. After a crash in between, the
+/// repetition finds no bytes to destroy.
 async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let sweeping = Arc::clone(engine);
     let bucket = timer.due;
+    swept(engine.store.commit(ContentExpires { until: bucket }).await)?;
     let destroy = move || {
         let content = sweeping.store.content();
         let over = sweeping.store.buckets_over(bucket).map_err(|error| error.to_string())?;

@@ -5,43 +5,89 @@ use super::clock_doubts::end_of;
 use super::content::{Place, Unreadable};
 use super::error::StoreError;
 use super::read::Read;
+use super::row::destroyed_content::DestroyedContent;
 use super::row::restored::Restored;
-use super::schema::{Table, meta};
+use super::schema::meta;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::machine::retention::Bucket;
 
-/// Returns the time up to which content was destroyed before the store was restored from a replica.
+/// Returns the content that was destroyed. A damaged row counts as none.
 ///
 /// # Errors
 /// Database errors.
-pub(super) fn expired_to(read: &impl Read) -> Result<Timestamp, StoreError> {
-    let stored = read.get(Table::Meta, meta::EXPIRED_TO)?.and_then(|bytes| bytes.try_into().ok());
-    Ok(Timestamp::from_millis(stored.map_or(0, u64::from_be_bytes)))
+pub(super) fn destroyed(read: &impl Read) -> Result<DestroyedContent, StoreError> {
+    Ok(read.sound_row(meta::DESTROYED)?.unwrap_or_default())
 }
 
 impl Store {
     /// Returns the body of `message` at `place`. Deadlines are judged at `now`.
     ///
     /// # Errors
-    /// [`Unreadable::Gone`] if the body's deadline has passed, here or before the store was restored from a replica, or
-    /// if the store was restored from a backup without bodies. A key that is missing before its deadline is a failure,
-    /// like a damaged body.
+    /// [`Unreadable::Gone`] if the body's deadline has passed, now or before the clock was set back, or if the store
+    /// was restored from a backup without bodies. A key that is missing before its deadline is a failure, like a
+    /// damaged body.
     pub fn body(&self, place: Place, message: MessageId, now: Timestamp) -> Result<Vec<u8>, Unreadable> {
-        match self.content().read(place, message) {
-            Err(Unreadable::Gone) if !self.may_lack_key(place, message, now)? => {
-                Err(StoreError::Content("its key is missing".to_owned()).into())
-            }
-            read => read,
-        }
-    }
-
-    fn may_lack_key(&self, place: Place, message: MessageId, now: Timestamp) -> Result<bool, StoreError> {
+        let fault = match self.content().read(place, message) {
+            Err(fault) => fault,
+            body => return body,
+        };
         let snapshot = self.snapshot()?;
-        if end_of(&snapshot, Bucket { end: place.bucket })? <= now.max(expired_to(&snapshot)?) {
-            return Ok(true);
+        let end = end_of(&snapshot, Bucket { end: place.bucket })?;
+        // After a step back, its bucket may have a new segment of the same number.
+        if destroyed(&snapshot)?.has(end, message) {
+            return Err(Unreadable::Gone);
         }
         let restored: Option<Restored> = snapshot.row(meta::RESTORED)?;
-        Ok(restored.is_some_and(|restored| restored.lacks_content_of(message.0)))
+        let may_lack_key = end <= now || restored.is_some_and(|restored| restored.lacks_content_of(message.0));
+        Err(match fault {
+            Unreadable::Gone if !may_lack_key => StoreError::Content("its key is missing".to_owned()).into(),
+            fault => fault,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::id::AccountId;
+    use crate::store::check::{KeyPlace, check};
+    use crate::store::op::sweep::{ContentDestroyed, ContentExpires};
+    use crate::store::row::message::MessageRow;
+    use crate::store::schema;
+    use crate::store::testing::{START, TestStore};
+
+    fn place(test: &TestStore, account: AccountId, id: MessageId) -> Place {
+        test.row::<MessageRow>(&schema::owned(account, id.as_bytes())).place
+    }
+
+    #[test]
+    fn destroyed_content_stays_deleted_after_a_step_back_of_the_clock() {
+        let mut test = TestStore::new();
+        let end = START + Duration::from_secs(2 * 3600);
+        let sender = test.sender();
+        let account = sender.account;
+        let before = sender.accept_with_body("a@example.net", 2, b"before");
+        test.set_now(end);
+        test.done(ContentExpires { until: end });
+        test.store().content().destroy(end).unwrap();
+        test.done(ContentDestroyed { bucket: end });
+        test.set_now(START);
+        let read = |test: &TestStore, id| test.store().body(place(test, account, id), id, START);
+        assert!(matches!(read(&test, before), Err(Unreadable::Gone)));
+        // Its hour comes again, with a segment of the same number.
+        let after = sender.accept_with_body("b@example.net", 2, b"after");
+        let [first, second] = [before, after].map(|id| place(&test, account, id));
+        assert_eq!((first.bucket, first.segment), (second.bucket, second.segment));
+        assert_eq!(read(&test, after).unwrap(), b"after");
+        assert!(matches!(read(&test, before), Err(Unreadable::Gone)));
+        test.close();
+        let report = check(test.directory(), START, KeyPlace::WithStore, &mut |_| {}).unwrap();
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        test.open().unwrap();
+        test.store().content().destroy(end).unwrap();
+        assert!(matches!(read(&test, after), Err(Unreadable::Failed(_))), "it was not destroyed at its deadline");
     }
 }

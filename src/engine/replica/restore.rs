@@ -102,7 +102,7 @@ async fn from_base(
     let missing_keys = missing_keys(&log, objects).await?;
     let latest = objects.latest_time().await?;
     if latest > objects.clock.now() {
-        log.follower.expired_to(latest)?;
+        log.follower.content_was_destroyed(latest)?;
     }
     Ok(RestoredReplica { log, manifest, gap, missing_keys, staged })
 }

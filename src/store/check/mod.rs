@@ -21,7 +21,6 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::archive::ArchiveError;
-use super::bodies::expired_to;
 use super::checksum;
 use super::content::{Place, SealedContent, Unreadable};
 use super::damage::guarded;
@@ -30,8 +29,9 @@ use super::disk::Disk;
 use super::error::StoreError;
 pub use super::inspect::InspectError;
 use super::inspect::Inspection;
-use super::read::{Order, Read, after_prefix, sound};
+use super::read::{Order, Read, after_prefix};
 use super::row::Row;
+use super::row::destroyed_content::DestroyedContent;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
 use super::snapshot::Snapshot;
@@ -238,8 +238,7 @@ struct CheckInputs<'a> {
     snapshot: Snapshot,
     bodies: Option<&'a Bodies<'a>>,
     restored: Option<Restored>,
-    /// Content with a deadline up to this time was destroyed before the store was restored.
-    expired_to: Timestamp,
+    destroyed: DestroyedContent,
     /// The latest time that the store can have recorded.
     now: Timestamp,
 }
@@ -279,9 +278,9 @@ fn look(
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let mut sight = CheckInputs { snapshot, bodies, restored: None, expired_to: Timestamp::ZERO, now };
+    let mut sight = CheckInputs { snapshot, bodies, restored: None, destroyed: DestroyedContent::default(), now };
     sight.restored = sight.find(meta::RESTORED)?;
-    sight.expired_to = sound(expired_to(&sight.snapshot))?.unwrap_or_default();
+    sight.destroyed = sight.find(meta::DESTROYED)?.unwrap_or_default();
     let last = sight.get(Table::Meta, meta::LAST_ID)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid);
     sight.now = now.max(last.unwrap_or_default().timestamp());
     let mut seen = 0;

@@ -13,6 +13,7 @@ use crate::store::row::alert::{AlertRow, AlertStateRow, OpenAlertRow};
 use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::row::clock_doubt::ClockDoubtRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
+use crate::store::row::destroyed_content::DestroyedContent;
 use crate::store::row::dmarc::{
     DmarcCountsRow, DmarcDayRow, DmarcMarkRow, DmarcReportRow, DmarcReporterRow, DmarcSourceRow, DmarcSumsRow,
 };
@@ -123,9 +124,10 @@ fn fact(key: &[u8], value: &[u8]) -> Result<(), String> {
     let fits = match key {
         meta::FORMAT => value.len() == 4,
         meta::LAST_ID | meta::LAST_MESSAGE_ID | meta::SEQUENCE => value.len() == 16,
-        meta::TIME | meta::EXPIRED_TO => value.len() == 8,
+        meta::TIME => value.len() == 8,
         meta::REPLICA => Position::decode(value).is_some(),
         meta::RESTORED => reads::<Restored>(value)?,
+        meta::DESTROYED => reads::<DestroyedContent>(value)?,
         _ => !value.is_empty(),
     };
     if fits { Ok(()) } else { Err("its value is damaged".to_owned()) }

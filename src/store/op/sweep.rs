@@ -13,8 +13,9 @@ use crate::store::clock_doubts;
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, sound};
 use crate::store::row::Row;
+use crate::store::row::destroyed_content::DestroyedContent;
 use crate::store::row::event::EventLogRow;
-use crate::store::schema::{self, Table};
+use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
@@ -54,6 +55,26 @@ impl Op for SweepIdempotency {
         if keys.len() == SLICE {
             tables.arm(Timer::of_store(tables.now(), TimerKind::Idempotency));
         }
+        Ok(())
+    }
+}
+
+/// Records that content is about to be destroyed: it counts as deleted from now on, even if the clock is set back.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ContentExpires {
+    /// The latest deadline of this content.
+    pub until: Timestamp,
+}
+
+impl Op for ContentExpires {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+        let mut content: DestroyedContent = tables.sound_row(meta::DESTROYED)?.unwrap_or_default();
+        let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.and_then(|last| last.try_into().ok());
+        content.add(self.until, last.map(Ulid).unwrap_or_default());
+        tables.put(meta::DESTROYED, &content);
         Ok(())
     }
 }

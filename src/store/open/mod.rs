@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use redb::ReadableDatabase as _;
 
-use super::bodies::expired_to;
+use super::bodies::destroyed;
 use super::content::{self, Append, Appender, Content};
 use super::damage::guarded;
 use super::disk::{Disk, FileSystem};
@@ -25,7 +25,6 @@ use super::error::StoreError;
 use super::health::Health;
 use super::job::Job;
 use super::journal::{self, Damage, Journal};
-use super::read::sound;
 use super::replica;
 use super::schema::FORMAT;
 use super::snapshot::Snapshot;
@@ -285,7 +284,7 @@ impl Store {
 
 /// Logs keys of content that are missing before their deadline.
 fn report_missing_keys(content: &Content, found: &Snapshot, now: Timestamp) -> Result<(), StoreError> {
-    let now = now.max(sound(expired_to(found))?.unwrap_or_default());
+    let now = now.max(destroyed(found)?.latest());
     let segments = content.segments_without_key(|bucket| bucket <= now)?.len();
     if segments > 0 {
         tracing::error!(

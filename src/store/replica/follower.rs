@@ -18,6 +18,7 @@ use super::position::{Position, Sequence};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
+use crate::store::bodies::destroyed;
 use crate::store::checksum::Values;
 use crate::store::clock_doubts::Deadlines;
 use crate::store::content::{Content, Returning};
@@ -318,8 +319,11 @@ impl Follower {
     ///
     /// # Errors
     /// Database errors.
-    pub fn expired_to(&mut self, time: Timestamp) -> Result<(), StoreError> {
-        self.put_fact(meta::EXPIRED_TO, &time.as_millis().to_be_bytes())
+    pub fn content_was_destroyed(&mut self, time: Timestamp) -> Result<(), StoreError> {
+        let found = self.snapshot()?;
+        let mut content = destroyed(&found)?;
+        content.add(time, last_id(&found, meta::LAST_MESSAGE_ID)?);
+        self.put_fact(meta::DESTROYED, &content.encode())
     }
 
     fn put_fact(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ pub mod alert;
 pub mod audit;
 pub mod clock_doubt;
 pub mod delivery;
+pub mod destroyed_content;
 pub mod dmarc;
 pub mod domain;
 pub mod endpoint;

@@ -23,8 +23,7 @@ pub const MIGRATION: &[u8] = b"migration";
 pub const SEQUENCE: &[u8] = b"sequence";
 /// The part of the bucket's log that the store has: [`crate::store::replica::Position`].
 pub const REPLICA: &[u8] = b"replica";
-/// The time that a replica had reached when the store was restored from it, eight bytes: content with an earlier
-/// deadline was destroyed, whatever the clock says.
-pub const EXPIRED_TO: &[u8] = b"expired_to";
+/// The content that was destroyed: [`crate::store::row::destroyed_content::DestroyedContent`].
+pub const DESTROYED: &[u8] = b"destroyed";
 /// The backup from which the store was restored.
 pub const RESTORED: &[u8] = b"restored";

@@ -152,6 +152,28 @@ def test_a_wrong_404_for_a_content_key_is_reported_and_not_taken_for_an_expired_
     assert server.api.request("GET", f"/v1/messages/{sent}/raw").status == 200
 
 
+def test_a_lost_content_key_is_written_again_within_a_minute_of_writing(active, bucket, workdir):
+    server = active()
+    server.api.accept(MAIL)
+    confirmed(server)
+    server.cli("replica", "base")
+    keys = bucket.names("keys/")
+    for name in keys:
+        bucket.remove(name)
+    code, out, _ = run("replica", "verify", "--config", server.config, "--json")
+    assert code == 7 and keys and keys[0] in out, out
+    base = status(server)["base"]
+    server.api.accept(MAIL)
+    until("the keys are back", lambda: set(keys) <= set(bucket.names("keys/")), seconds=100, every=0.5)
+    assert "the bucket lost keys" in server.logged()
+    confirmed(server)
+    assert status(server)["base"] == base, "no base is needed"
+    code, out, err = run("replica", "verify", "--config", server.config, "--deep", "--json")
+    assert code == 0, out + err
+    _, (code, out, err) = restore(server, bucket, workdir, "restored")
+    assert code == 0 and json.loads(out)["missing_keys"] == [], out + err
+
+
 @pytest.mark.parametrize("what", ["part", "slot"])
 def test_a_stop_ends_within_the_grace_period_although_a_request_hangs(what, active, bucket):
     server = active(timeout_seconds=60)

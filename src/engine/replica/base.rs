@@ -73,7 +73,7 @@ impl BaseMaker {
     /// Creates a maker that follows `policy`.
     pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, policy: BasePolicy) -> Self {
         let collector = Collector::new(objects.clone(), Arc::clone(&store), Arc::clone(&shared), policy.retention);
-        let loss = LossCheck::new(objects.clone(), Arc::clone(&shared));
+        let loss = LossCheck::new(objects.clone(), Arc::clone(&store), Arc::clone(&shared));
         Self { objects, store, shared, policy, collector, newest: None, unneeded: 0, loss }
     }
 

@@ -32,8 +32,39 @@ pub(super) async fn send(
     shared: &Shared,
     segments: &BTreeSet<Segment>,
 ) -> BucketResult<()> {
-    let missing: Vec<Segment> = segments.difference(&*shared.keys()).copied().collect();
-    for (bucket, segment) in missing {
+    let missing = segments.difference(&*shared.keys()).copied().collect();
+    write(objects, store, shared, &missing).await
+}
+
+/// Writes keys again that the bucket lost before their deadline. It had the keys of `named` segments, and those that
+/// this process wrote or listed.
+pub(super) async fn send_lost(
+    objects: &ReplicaObjects,
+    store: &Store,
+    shared: &Shared,
+    named: impl Iterator<Item = Segment>,
+) -> BucketResult<()> {
+    let now = objects.clock.now();
+    // A key that is written while the keys are listed must not look lost.
+    let mut lost: BTreeSet<Segment> = shared.keys().iter().copied().chain(named).collect();
+    for (segment, _) in listed(objects).await?.iter().filter(|(_, size)| *size > 0) {
+        lost.remove(segment);
+    }
+    lost.retain(|(bucket, segment)| *bucket > now && store.sealed_key(*bucket, *segment).is_some());
+    if !lost.is_empty() {
+        let names: Vec<_> = lost.iter().map(|segment| name_of(*segment)).collect();
+        tracing::error!(?names, "the bucket lost keys of content that has not expired; writing them again");
+    }
+    write(objects, store, shared, &lost).await
+}
+
+async fn write(
+    objects: &ReplicaObjects,
+    store: &Store,
+    shared: &Shared,
+    segments: &BTreeSet<Segment>,
+) -> BucketResult<()> {
+    for &(bucket, segment) in segments {
         let Some(slot) = store.sealed_key(bucket, segment) else { continue };
         let name = ObjectName::Key { bucket, segment };
         let head = objects.head(Kind::Key, segment.into(), shared.claim.epoch);
@@ -61,13 +92,23 @@ pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Ar
 
 /// Reads the keys in the bucket: earlier epochs left some, and no row may name their segments any more.
 async fn list(objects: &ReplicaObjects, shared: &Shared) -> BucketResult<()> {
+    let found = listed(objects).await?;
+    shared.keys().extend(found.into_iter().map(|(segment, _)| segment));
+    Ok(())
+}
+
+/// Returns the segments whose keys are in the bucket, each with the size of its key.
+async fn listed(objects: &ReplicaObjects) -> BucketResult<Vec<(Segment, u64)>> {
     let found = objects.list(name::KEYS, "").await?;
     let keys = found.iter().filter_map(|object| match object.name.parse() {
-        Ok(ObjectName::Key { bucket, segment }) => Some((bucket, segment)),
+        Ok(ObjectName::Key { bucket, segment }) => Some(((bucket, segment), object.size)),
         Ok(_) | Err(_) => None,
     });
-    shared.keys().extend(keys);
-    Ok(())
+    Ok(keys.collect())
+}
+
+fn name_of((bucket, segment): Segment) -> String {
+    ObjectName::Key { bucket, segment }.to_string()
 }
 
 /// Overwrites and removes the keys of content that was destroyed here. First overwrites all of them, which makes the
@@ -91,24 +132,24 @@ pub(super) async fn remove_over(
         }
         shared.keys().remove(&(bucket, segment));
     }
-    while let Some((bucket, segment)) = emptied.first().copied() {
-        objects.bucket.remove(&ObjectName::Key { bucket, segment }.to_string()).await?;
-        emptied.remove(&(bucket, segment));
+    while let Some(segment) = emptied.first().copied() {
+        objects.bucket.remove(&name_of(segment)).await?;
+        emptied.remove(&segment);
     }
     Ok(())
 }
 
 /// Overwrites and removes a key, if the bucket has it.
-pub(super) async fn remove(objects: &ReplicaObjects, (bucket, segment): Segment) -> BucketResult<()> {
-    if empty(objects, (bucket, segment)).await? {
-        objects.bucket.remove(&ObjectName::Key { bucket, segment }.to_string()).await?;
+pub(super) async fn remove(objects: &ReplicaObjects, segment: Segment) -> BucketResult<()> {
+    if empty(objects, segment).await? {
+        objects.bucket.remove(&name_of(segment)).await?;
     }
     Ok(())
 }
 
 /// Overwrites a key with nothing. Returns whether the bucket has it.
-async fn empty(objects: &ReplicaObjects, (bucket, segment): Segment) -> BucketResult<bool> {
-    let name = ObjectName::Key { bucket, segment }.to_string();
+async fn empty(objects: &ReplicaObjects, segment: Segment) -> BucketResult<bool> {
+    let name = name_of(segment);
     let Some(beginning) = objects.bucket.read_range(&name, 0, 1).await? else { return Ok(false) };
     if !beginning.is_empty() {
         objects.bucket.overwrite(&name, Bytes::new()).await?;

@@ -1,29 +1,34 @@
-//! Detection of objects that the bucket lost: the identity, the newest base, and the log since that base.
+//! Detection of objects that the bucket lost: the identity, the newest base, and the log since that base. Lost content
+//! keys are written again at once, because the rows and the log are complete without them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::ReplicaError;
+use super::keys;
 use super::objects::ReplicaObjects;
 use super::shared::Shared;
+use crate::store::Store;
 use crate::store::replica::manifest::Manifest;
 use crate::store::replica::name::{self, ObjectName};
 
 /// The check for lost objects, which an active machine makes while its log grows.
 pub(super) struct LossCheck {
     objects: ReplicaObjects,
+    store: Arc<Store>,
     shared: Arc<Shared>,
     /// Last slot at the last check.
     looked_at: u64,
 }
 
 impl LossCheck {
-    pub(super) fn new(objects: ReplicaObjects, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>) -> Self {
         let looked_at = shared.claim.slot;
-        Self { objects, shared, looked_at }
+        Self { objects, store, shared, looked_at }
     }
 
-    /// Returns the lost objects. Checks nothing if the log has not grown since the last check.
+    /// Returns the lost objects, after which a new base is needed. Checks nothing if the log has not grown since the
+    /// last check.
     pub(super) async fn look(&mut self, newest: Option<&Manifest>) -> Result<Vec<String>, ReplicaError> {
         let position = self.shared.position();
         if std::mem::replace(&mut self.looked_at, position.slot) == position.slot {
@@ -40,6 +45,11 @@ impl LossCheck {
         if let Some(newest) = newest {
             lost.append(&mut self.parts(newest).await?);
             lost.extend(self.slot(newest.slot, position.slot).await?);
+        }
+        if lost.is_empty() {
+            // A new base would write all of them.
+            let named = newest.iter().flat_map(|newest| &newest.content).map(|range| (range.bucket, range.segment));
+            keys::send_lost(&self.objects, &self.store, &self.shared, named).await?;
         }
         Ok(lost)
     }

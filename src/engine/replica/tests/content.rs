@@ -5,6 +5,7 @@ use super::*;
 use crate::base::id::{DomainId, MessageId, Ulid};
 use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
+use crate::engine::replica::loss::LossCheck;
 use crate::store::check::{KeyPlace, check};
 use crate::store::content::Unreadable;
 use crate::store::op::accept::Accept;
@@ -219,4 +220,43 @@ async fn a_slot_with_the_rest_of_a_batch_is_applied_again_after_its_key_could_no
     }
     assert_eq!(failures, 1);
     assert_eq!(following.position().sequence, last.sequence);
+}
+
+#[tokio::test]
+async fn a_key_that_the_bucket_lost_before_its_deadline_is_written_again_and_no_later_one() {
+    let bucket = MemoryStore::default();
+    let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
+    let serving = first.serve_with_base().await;
+    let message = accept(&serving, &first).await;
+    serving.settled().await;
+    let objects = super::missing::objects(&first).await;
+    let key = bucket.names().into_iter().find(|name| name.starts_with("keys/")).unwrap();
+    let mut check = LossCheck::new(objects.clone(), Arc::clone(&serving.store), Arc::clone(serving.active.shared()));
+    for lost in [None, Some(bytes::Bytes::new())] {
+        bucket.set_object(&key, lost);
+        serving.add_account().await;
+        serving.settled().await;
+        assert_eq!(check.look(None).await.unwrap(), Vec::<String>::new(), "no base is needed");
+        assert!(bucket.object(&key).is_some_and(|bytes| !bytes.is_empty()));
+    }
+    drop(check);
+    // A process that has not written the key finds it by the base.
+    serving.base().await;
+    assert!(serving.stop().await);
+    bucket.set_object(&key, None);
+    let serving = first.serve().await;
+    serving.add_account().await;
+    serving.settled().await;
+    let newest = base_before(&objects, None).await.unwrap();
+    let mut check = LossCheck::new(objects, Arc::clone(&serving.store), Arc::clone(serving.active.shared()));
+    assert_eq!(check.look(Some(&newest)).await.unwrap(), Vec::<String>::new());
+    assert_eq!(restored(&first, &second).await, [""; 0]);
+    assert_eq!(read(&second, &message).0.unwrap(), b"the body");
+    first.clock.advance(HOUR * 3);
+    bucket.set_object(&key, None);
+    serving.add_account().await;
+    serving.settled().await;
+    assert_eq!(check.look(Some(&newest)).await.unwrap(), Vec::<String>::new());
+    assert_eq!(bucket.object(&key), None);
+    assert!(serving.stop().await);
 }

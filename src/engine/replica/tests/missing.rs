@@ -36,7 +36,7 @@ async fn a_slot_that_is_lost_after_a_check_is_noticed_by_the_next() {
     let serving = serving_with_slots(&machine, 6).await;
     let objects = objects(&machine).await;
     let newest = base_before(&objects, None).await.unwrap();
-    let mut check = LossCheck::new(objects, Arc::clone(serving.active.shared()));
+    let mut check = LossCheck::new(objects, Arc::clone(&serving.store), Arc::clone(serving.active.shared()));
     assert_eq!(check.look(Some(&newest)).await.unwrap(), Vec::<String>::new());
     let lost = ObjectName::Slot(newest.slot + 2).to_string();
     let bytes = bucket.object(&lost);
@@ -67,11 +67,11 @@ async fn objects_of_other_programs_do_not_stop_a_standby_a_start_or_a_check() {
     for name in ["log/README", "log/x", "base/zzz", "log/000000000000-", &between] {
         bucket.set_object(name, Some(bytes::Bytes::from_static(b"note")));
     }
-    let mut check = LossCheck::new(objects, Arc::clone(serving.active.shared()));
+    let mut check = LossCheck::new(objects, Arc::clone(&serving.store), Arc::clone(serving.active.shared()));
     serving.add_account().await;
     serving.settled().await;
     assert_eq!(check.look(Some(&newest)).await.unwrap(), Vec::<String>::new());
-    drop(standby(&second, &first.key()).await);
+    drop((check, standby(&second, &first.key()).await));
     assert!(serving.stop().await);
     let serving = first.serve().await;
     serving.add_account().await;

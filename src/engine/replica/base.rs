@@ -96,7 +96,7 @@ impl BaseMaker {
                 backoff = Backoff::default();
             }
             self.collector.collect_again().await;
-            is_asked = timeout(TICK, self.shared.base_wanted.notified()).await.is_ok();
+            is_asked = self.shared.base_request(TICK).await;
             if !is_asked && let Err(error) = self.look_for_loss().await {
                 self.report(&error);
             }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
 
 use super::error::ReplicaError;
 use super::lease::Lease;
@@ -84,6 +85,8 @@ pub struct Shared {
     pub(super) beat: Notify,
     /// Notified when a base is needed at once.
     pub(super) base_wanted: Notify,
+    /// Notified when the log has a gap, which only a new base closes.
+    pub(super) gap_begun: Notify,
     /// Number of finished bases.
     bases: watch::Sender<u64>,
 }
@@ -99,7 +102,7 @@ impl Shared {
     ) -> Self {
         let (confirmed, deposed, bases) =
             (watch::Sender::new(claim.slot), watch::Sender::new(false), watch::Sender::new(0));
-        let (beat, base_wanted) = (Notify::new(), Notify::new());
+        let (beat, base_wanted, gap_begun) = (Notify::new(), Notify::new(), Notify::new());
         Self {
             outbox,
             claim,
@@ -114,6 +117,7 @@ impl Shared {
             deposed,
             beat,
             base_wanted,
+            gap_begun,
             bases,
         }
     }
@@ -235,6 +239,17 @@ impl Shared {
         let bases = self.bases.subscribe();
         self.base_wanted.notify_one();
         bases
+    }
+
+    /// Waits for a request of a base, and returns true. Returns false after `tick`, or if the log has a gap, so that a
+    /// base may be due.
+    pub(super) async fn base_request(&self, tick: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.base_wanted.notified() => true,
+            () = self.gap_begun.notified() => false,
+            () = sleep(tick) => false,
+        }
     }
 
     /// Returns the number of finished bases, for tests.

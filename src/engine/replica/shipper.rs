@@ -98,11 +98,14 @@ impl Shipper {
                 Err(error) => {
                     tracing::error!(%error, "could not read the records for the bucket; a new base replaces them");
                     self.shared.outbox.begin_gap();
-                    self.shared.base_wanted.notify_one();
                     continue;
                 }
             };
             let Some(next) = next else {
+                if self.shared.outbox.has_gap() {
+                    // The writer drops records too, for example if the disk refuses them.
+                    self.shared.gap_begun.notify_one();
+                }
                 if is_draining && self.shared.lease.is_waiting() && !self.shared.outbox.has_unconfirmed() {
                     return ShipperEnd::Waiting;
                 }

@@ -214,6 +214,21 @@ async fn a_wiped_bucket_gets_a_new_base_at_the_next_start() {
 }
 
 #[tokio::test]
+async fn a_gap_that_the_writer_begins_is_closed_before_the_next_regular_check() {
+    let bucket = MemoryStore::default();
+    let machine = Machine::new(&bucket, "first", 1);
+    let serving = machine.serve_with_base().await;
+    let mut bases = serving.active.shared().finished_bases();
+    bases.mark_unchanged();
+    // The disk refused the backlog.
+    serving.store.outbox().unwrap().begin_gap();
+    let closed = tokio::time::timeout(Duration::from_secs(40), bases.changed()).await;
+    closed.expect("regular checks are a minute apart").unwrap();
+    serving.settled().await;
+    assert!(serving.stop().await);
+}
+
+#[tokio::test]
 async fn collection_removes_the_key_of_expired_content_before_the_content() {
     let bucket = MemoryStore::default();
     let machine = Machine::new(&bucket, "first", 1);

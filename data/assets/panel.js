@@ -91,6 +91,15 @@
     decide();
   });
 
+  // A form whose answer shows a secret is sent once, even if its button is clicked twice.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!form.elements.once) return;
+    const now = Date.now();
+    if (now - (form.dataset.sent || 0) < 3000) event.preventDefault();
+    else form.dataset.sent = now;
+  });
+
   // Menus close when the focus moves elsewhere.
   document.addEventListener("click", (event) => {
     each("details.me[open], details.actions[open], details.menu[open]", (menu) => {

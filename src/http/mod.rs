@@ -29,6 +29,7 @@ mod request_context;
 pub mod route;
 pub mod router;
 pub(crate) mod row_export;
+pub mod sent_forms;
 pub mod service;
 pub mod standby;
 pub mod state;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::body_budget::{BodyBudgets, BudgetHolder, Charge, Excess};
 use super::dev::Dev;
 use super::error::ApiError;
+use super::sent_forms::SentForms;
 use super::service::{Admission, Authenticator};
 use super::status::StatusSources;
 use crate::base::id::AccountId;
@@ -35,12 +36,14 @@ pub struct Api {
     pub budgets: Arc<BodyBudgets>,
     /// The source of the status, set once the service runs.
     pub status: OnceLock<StatusSources>,
+    /// Forms of the panel whose answer showed a secret.
+    pub sent_forms: SentForms,
     is_shutting_down: AtomicBool,
 }
 
 impl Api {
     /// Creates the state over an engine.
-    pub const fn new(
+    pub fn new(
         engine: Arc<Engine>,
         guard: Arc<Guard>,
         body_bytes: usize,
@@ -54,6 +57,7 @@ impl Api {
             body_bytes,
             budgets,
             status: OnceLock::new(),
+            sent_forms: SentForms::default(),
             is_shutting_down: AtomicBool::new(false),
         }
     }

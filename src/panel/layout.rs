@@ -204,6 +204,8 @@ pub(super) struct PageFrame {
     pub(super) notices: Vec<Notice>,
     /// Content of the search field.
     pub(super) search: String,
+    /// Number of the page for its forms whose answer shows a secret ([`super::sent_once`]).
+    pub(super) once: String,
     /// Whether single-key shortcuts are active.
     pub(super) shortcuts: Shortcuts,
     /// Result of the last action, in one sentence.
@@ -240,6 +242,7 @@ impl PageFrame {
             view,
             notices: notices(visit, place)?,
             search: String::new(),
+            once: visit.api.sent_forms.number(&*visit.api.engine.entropy),
             shortcuts: Shortcuts::of(&visit.call.headers),
             done: None,
             undo: None,
@@ -295,12 +298,14 @@ fn line(place: &Place, here: &str, count: Option<Count>) -> RailLine {
     RailLine { path: place.path, name: place.name, icon: Icon(place.icon), is_here: place.path == here, count }
 }
 
-/// Returns the number beside a page: waiting messages, unverified domains, failing webhooks. Zero is not shown.
+/// Returns the number beside a page: waiting messages, open alerts, unverified domains, failing webhooks. Zero is not
+/// shown.
 fn count(visit: &Visit<'_>, path: &str) -> Result<Option<Count>, StoreError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let page = PageRequest { before: None, limit: COUNTED_MAX };
     let (number, words, is_trouble) = match path {
         "/queue" => (engine.waiting_count(account, COUNTED_MAX)?, "waiting", false),
+        "/alerts" => (engine.open_alerts(visit.alerts())?.count, "open", true),
         "/domains" => {
             let domains = engine.domains(account, page)?.rows;
             (domains.iter().filter(|(_, row)| row.status != DomainStatus::Verified).count(), "not verified", true)

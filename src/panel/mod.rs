@@ -34,6 +34,7 @@ mod record_card;
 mod same_origin;
 mod search;
 mod sender_reputation;
+mod sent_once;
 mod status_group;
 #[cfg(test)]
 mod tests;
@@ -96,9 +97,24 @@ fn row(
     if route.method == Method::POST { route.with_body(FORM) } else { route }
 }
 
+/// Returns a row for the address of each form that has no page of its own. It leads to the page that has the form, for
+/// visitors who press Enter in the address bar after they sent the form.
+fn addresses_of_forms(rows: &[Route<Api>]) -> Vec<Route<Api>> {
+    let has_page = |form: &Route<Api>| rows.iter().any(|page| page.method == Method::GET && page.path == form.path);
+    let forms = rows.iter().filter(|form| form.method == Method::POST && !has_page(form));
+    let address = |form: &Route<Api>| {
+        row(Method::GET, form.path, "panel.form", page_guard::check_open, |api, call| {
+            Box::pin(page_guard::welcome(api, call, |_, call| {
+                Box::pin(async move { Ok(html::redirect(&page_guard::page_above(call.path()))) })
+            }))
+        })
+    };
+    forms.map(address).collect()
+}
+
 /// Returns the routes of the panel.
 pub fn routes() -> Vec<Route<Api>> {
-    vec![
+    let mut rows = vec![
         open!(GET, "/assets/{name}", "panel.assets", assets::show),
         open!(GET, "/docs", "panel.docs", docs::front),
         open!(GET, "/docs/{name}", "panel.docs.page", docs::page),
@@ -138,6 +154,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/messages/{id}/source", "panel.message.source", Private, message::source),
         page!(GET, "/messages/{id}/download", "panel.message.download", Private, message::download),
         page!(GET, "/messages/{id}/json", "panel.message.json", Private, message::json),
+        page!(GET, "/messages/{id}/cancel", "panel.message.ask.cancel", Handle, message::ask_to_cancel),
         page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Handle, message::cancel),
         page!(POST, "/messages/{id}/try", "panel.message.try", Handle, message::try_now),
         page!(GET, "/captured", "panel.captured", Private, captured::list),
@@ -222,5 +239,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/users/{id}", "panel.users.change", Secret, user::change),
         page!(GET, "/users/{id}/delete", "panel.user.ask.delete", Change, user::ask_to_remove),
         page!(POST, "/users/{id}/remove", "panel.users.remove", Secret, user::remove),
-    ]
+    ];
+    rows.extend(addresses_of_forms(&rows));
+    rows
 }

@@ -1,5 +1,6 @@
 //! Notices about problems that need attention, one line each, ordered by severity. A notice is absent from the page
-//! that it links to, except the one about open alerts, which is on every page.
+//! that it links to, except the one about open alerts: it is on every
+//! page, and on theirs without a link.
 
 use super::components::{grouped, shortened};
 use super::layout::link_to;
@@ -53,8 +54,8 @@ impl Notice {
 /// Store errors.
 pub(super) fn notices(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError> {
     let mut notices = of_service(visit)?;
-    notices.extend(of_account(visit)?);
-    notices.retain(|notice| !notice.leads_to(place) || notice.leads_to(ALERTS));
+    notices.extend(of_account(visit, place)?);
+    notices.retain(|notice| !notice.leads_to(place));
     Ok(notices)
 }
 
@@ -76,7 +77,7 @@ fn of_service(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
     Ok(notices)
 }
 
-fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
+fn of_account(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError> {
     let (engine, account) = (&visit.api.engine, &visit.account);
     let mut notices = Vec::new();
     if let Some(suspension) = engine.suspension(account.id)? {
@@ -85,7 +86,7 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
         let sentence = format!("Suspended since {since} ({reason}). The account is read-only and sends no mail.");
         notices.push(Notice::new(sentence, "Ask the operator of this service", None));
     }
-    notices.extend(alerts(engine.open_alerts(visit.alerts())?));
+    notices.extend(alerts(engine.open_alerts(visit.alerts())?, place));
     notices.extend(webhooks(visit)?);
     notices.extend(domains(visit)?);
     notices.extend(pauses(&engine.paused_sites(account.id)?));
@@ -96,13 +97,17 @@ fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
 }
 
 /// Returns the notice about open alerts.
-fn alerts(open: OpenAlerts) -> Option<Notice> {
+fn alerts(open: OpenAlerts, place: &str) -> Option<Notice> {
     let severity = open.worst?.as_str();
-    let sentence = match open.count {
-        1 => format!("An alert is open ({severity})."),
-        count => format!("{count} open alerts, the worst {severity}."),
+    let (sentence, action) = match (open.count, open.summary) {
+        (1, Some(summary)) => (format!("{summary} ({severity} alert)."), "View alert"),
+        (1, None) => (format!("An alert is open ({severity})."), "View alert"),
+        (count, _) => (format!("{count} open alerts, the worst {severity}."), "View alerts"),
     };
-    Some(Notice::new(sentence, "Review", Some(ALERTS)))
+    Some(match place {
+        ALERTS => Notice::new(sentence, "See below", None),
+        _ => Notice::new(sentence, action, Some(ALERTS)),
+    })
 }
 
 fn webhooks(visit: &Visit<'_>) -> Result<Option<Notice>, StoreError> {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use hyper::StatusCode;
 
 use super::components::FormErrors;
+use super::sent_once::NotSent;
 use crate::domain::user::Role;
 use crate::engine::background_thread::NotDone;
 use crate::http::error::ApiError;
@@ -27,6 +28,8 @@ pub(crate) enum PageError {
     SignInFirst(String),
     /// A form came without a session, and its input is not kept. Redirects like [`Self::SignInFirst`].
     SessionEnded(String),
+    /// The form at this path was not executed. Answered with 409.
+    NotSent(NotSent, String),
     /// The visitor must confirm the password. Redirects to the form and then on to this path.
     ProveFirst(String),
 }

@@ -13,6 +13,7 @@ use super::page_error::PageError;
 use super::pages::{error, login, proof};
 use super::prose::Prose;
 use super::same_origin::is_same_origin;
+use super::sent_once;
 use super::timestamp::Moment;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
@@ -201,6 +202,7 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
             let visit = Visit { api, call, visitor, account, now: api.engine.clock.now() };
             let outcome = match need.is_proved_first() && !visit.is_proved() {
                 true => proof::ask_first(&visit, back(&visit.call)),
+                false if need == Need::Secret => sent_once::run(visit, page).await,
                 false => page(visit).await,
             };
             Ok(asked.answer(api, outcome).for_account(id))
@@ -317,6 +319,16 @@ fn section_of(path: &str) -> String {
     }
 }
 
+/// Returns the page that contains the form at a path without a page of its own: the nearest page above it.
+pub(super) fn page_above(path: &str) -> String {
+    let (above, _) = path.rsplit_once('/').unwrap_or_default();
+    match above.trim_start_matches('/').split('/').next().unwrap_or_default() {
+        "" | "view" => "/".to_owned(),
+        section @ "settings" => format!("/{section}"),
+        _ => above.to_owned(),
+    }
+}
+
 /// Returns the request's client, for the throttle and the session list.
 pub(super) fn client_of<'c>(api: &Api, call: &'c Call<()>, address: &'c str) -> Client<'c> {
     let agent = call.header(&USER_AGENT).unwrap_or_default();
@@ -350,6 +362,7 @@ impl RequestParts {
             PageError::SessionEnded(back) => html::redirect(&with_next("/login?ended=1", &back)),
             PageError::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
             PageError::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
+            PageError::NotSent(why, path) => error::not_sent(api, (why, &path), &self.headers, &self.request_id),
             PageError::ForeignForm | PageError::RoleForbids(_) | PageError::OperatorsOnly | PageError::ReadOnlyView => {
                 error::forbidden(api, &fault, &self.headers, &self.request_id)
             }

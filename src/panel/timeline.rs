@@ -7,6 +7,7 @@ use super::attempts::of_delivery;
 use super::components::Badge;
 use super::event::Event;
 use super::page_guard::Visit;
+use super::paging;
 use super::timestamp::{Moment, gap};
 use super::wording;
 use crate::base::id::EventId;
@@ -45,6 +46,8 @@ pub(super) struct Step {
     pub(super) deliveries: Vec<WebhookLine>,
     /// The connection in one line. Empty if no server was contacted.
     pub(super) wire: String,
+    /// Page of the suppression that the event made, or because of which the message was not sent.
+    pub(super) suppression: Option<String>,
     /// The following attempts with the same response, which are folded into this step.
     pub(super) repeats: Vec<Step>,
 }
@@ -127,6 +130,7 @@ fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
         kind: event.kind,
         badge: Badge::of_event(event.kind),
         wire: wire(&event),
+        suppression: suppression(record, &event),
         repeats: Vec::new(),
         sentence: sentence(record, &event),
         facts: facts(&event),
@@ -136,6 +140,12 @@ fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
         transcript: None,
         deliveries: Vec::new(),
     }
+}
+
+fn suppression(record: &MessageRecord, event: &Event) -> Option<String> {
+    let suppresses = matches!(event.kind, EventType::Suppressed | EventType::Complained | EventType::Unsubscribed);
+    let is_suppressed = suppresses || event.bounce.as_ref().is_some_and(|bounce| bounce.suppressed);
+    is_suppressed.then(|| paging::address("/suppressions", &[("email", record.row.to.as_given())]))
 }
 
 /// Returns the webhook deliveries of an event for the timeline.
@@ -209,7 +219,6 @@ fn facts(event: &Event) -> Vec<(&'static str, String)> {
     if let Some(bounce) = &event.bounce {
         add("Category", Some(category(bounce)));
         add("Status", bounce.status.clone().filter(|status| Some(status) != event.smtp_enhanced_code.as_ref()));
-        add("Suppressed", bounce.suppressed.then(|| "the address gets no more mail".to_owned()));
     }
     if let Some(complaint) = &event.complaint {
         add("Report", complaint.feedback_type.clone());

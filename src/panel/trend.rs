@@ -109,6 +109,8 @@ impl Span {
 pub(super) struct Row {
     /// Name of the step or receiver.
     pub(super) name: String,
+    /// Page of the receiver.
+    pub(super) path: Option<String>,
     /// Counts, in the table's order.
     pub(super) counts: [String; 5],
     /// Share of bounces among all responses.
@@ -126,6 +128,7 @@ impl Row {
         let rate = |rate: Rate| rate.millionths().map_or_else(|| "–".to_owned(), percent);
         Self {
             name,
+            path: None,
             counts: numbers.map(grouped),
             bounce_rate: rate(figures.bounces),
             complaint_rate: rate(figures.complaints),
@@ -285,7 +288,11 @@ fn heading_of(measure: Measure, span: Span) -> Heading {
 fn providers(outcomes: &Outcomes) -> Vec<Row> {
     let mut asked: Vec<_> = outcomes.by_provider.iter().filter(|(name, _)| !name.is_empty()).collect();
     asked.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.answered() + counts.deferred));
-    asked.into_iter().take(PROVIDERS).map(|(name, counts)| Row::new(provider(name).to_owned(), counts)).collect()
+    let row = |(name, counts): (&String, &OutcomeCounts)| Row {
+        path: Some(format!("/providers#of-{name}")),
+        ..Row::new(provider(name).to_owned(), counts)
+    };
+    asked.into_iter().take(PROVIDERS).map(row).collect()
 }
 
 #[cfg(test)]

@@ -99,6 +99,8 @@ test("a message is found, opened and canceled with the keyboard alone", { skip, 
   await Promise.all([page.waitForURL("**/messages?q=*"), page.keyboard.press("Enter")]);
   await page.keyboard.press("j");
   await Promise.all([page.waitForURL("**/messages/msg_*"), page.keyboard.press("Enter")]);
+  await page.getByRole("link", { name: "Cancel message" }).focus();
+  await Promise.all([page.waitForURL("**/cancel"), page.keyboard.press("Enter")]);
   await page.getByRole("button", { name: "Cancel message" }).focus();
   await page.keyboard.press("Enter");
   await page.getByRole("status").filter({ hasText: "Message canceled." }).waitFor();

@@ -98,7 +98,7 @@ scenario("the shown events can be downloaded as JSON lines", {}, async (page) =>
     page.waitForEvent("download"),
     page.getByRole("button", { name: "NDJSON" }).click(),
   ]);
-  assert.equal(file.suggestedFilename(), "events.ndjson");
+  assert.match(file.suggestedFilename(), /^events-\d{4}-\d\d-\d\d-\d{4}-\d\d-\d\d\.ndjson$/);
   const events = readFileSync(await file.path(), "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
   assert.deepEqual(events.map((event) => [event.type, event.message_id]), [["queued", id], ["bounced", id]]);
 });

@@ -105,10 +105,10 @@ task("find the messages of an order by its metadata", async () => {
 
 task("learn why a month is not exported, and export a part of it", async () => {
   await rail("Messages");
-  await page.getByLabel("From", { exact: true }).fill("2020-01-01");
+  await page.getByLabel("Accepted from", { exact: true }).fill("2020-01-01");
   await press("Apply");
   await shown("An export covers at most 30 days.");
-  await page.getByLabel("From", { exact: true }).fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 10));
+  await page.getByLabel("Accepted from", { exact: true }).fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 10));
   await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
 });
 

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::record::Alert;
-use crate::base::id::{AccountId, AlertId, Ulid};
-use crate::domain::alert::{Condition, Severity};
+use crate::base::id::{AccountId, AlertId, Ulid, UserId};
+use crate::domain::alert::{Condition, Severity, SubjectKind};
 use crate::engine::Engine;
 use crate::engine::listing::{Page, PageRequest, last_id, range};
 use crate::store::error::StoreError;
@@ -50,6 +50,8 @@ pub struct AlertFilter {
     pub state: Option<AlertState>,
     /// The alert's condition.
     pub condition: Option<Condition>,
+    /// The user that the alert is about.
+    pub user: Option<UserId>,
 }
 
 impl AlertFilter {
@@ -59,17 +61,25 @@ impl AlertFilter {
             Some(AlertState::Resolved) => row.resolved_at.is_some(),
             None => true,
         };
-        is_in_state && self.condition.is_none_or(|condition| condition == row.condition)
+        let is_about = |user: UserId| {
+            let subject = row.subject.as_ref().filter(|subject| subject.kind == SubjectKind::User);
+            subject.is_some_and(|subject| subject.id == user.to_string())
+        };
+        is_in_state
+            && self.condition.is_none_or(|condition| condition == row.condition)
+            && self.user.is_none_or(is_about)
     }
 }
 
 /// Number of open alerts that an account sees.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenAlerts {
     /// Number of open alerts.
     pub count: usize,
     /// The highest severity among the open alerts.
     pub worst: Option<Severity>,
+    /// Summary of the open alert, if there is only one.
+    pub summary: Option<String>,
 }
 
 /// Scope of a listing.
@@ -136,12 +146,16 @@ impl Engine {
     /// Fails if the store fails.
     pub fn open_alerts(&self, of: AlertsOf) -> Result<OpenAlerts, StoreError> {
         let snapshot = self.store.snapshot()?;
-        let mut open = OpenAlerts::default();
+        let (mut open, mut last) = (OpenAlerts::default(), Vec::new());
         for scope in scopes(&snapshot, of)? {
-            for (_, row) in snapshot.sound_rows::<OpenAlertRow>(scope.as_bytes(), STRIP_MAX)? {
+            for (key, row) in snapshot.sound_rows::<OpenAlertRow>(scope.as_bytes(), STRIP_MAX)? {
                 open.count += 1;
                 open.worst = open.worst.max(Some(row.severity));
+                last = key;
             }
+        }
+        if open.count == 1 {
+            open.summary = snapshot.sound_row::<AlertRow>(&last)?.map(|alert| alert.summary);
         }
         Ok(open)
     }

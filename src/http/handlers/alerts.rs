@@ -50,7 +50,7 @@ async fn listed<C>(api: &Api, call: &Call<C>, account: AccountId, of: AlertsOf) 
     let state = listing.parsed("state", &mut violations);
     let condition = listing.parsed("condition", &mut violations);
     violations.or(|| Some(()))?;
-    let (engine, page, filter) = (Arc::clone(&api.engine), listing.page, AlertFilter { state, condition });
+    let (engine, page, filter) = (Arc::clone(&api.engine), listing.page, AlertFilter { state, condition, user: None });
     let turn = if of == AlertsOf::All { OPERATOR } else { account };
     let Page { rows, next } = api.engine.blocking(turn, move || engine.alerts_of(of, filter, page)).await??;
     let engine = &api.engine;

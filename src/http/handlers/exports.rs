@@ -7,6 +7,7 @@ use hyper::header::CONTENT_DISPOSITION;
 
 use super::messages::{FILTERS, METADATA, filter_of, metadata_of, with_message_id};
 use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
 use crate::domain::violation::Violations;
 use crate::engine::events::EventFilter;
 use crate::engine::exports::{ExportError, ExportFilter};
@@ -78,15 +79,23 @@ pub(crate) async fn exported(
     format: ExportFormat,
     still_may: impl Fn() -> bool + Send + 'static,
 ) -> Result<Answer, ApiError> {
-    let name = match &filter {
-        ExportFilter::Messages(_) => "messages",
-        ExportFilter::Events(_) => "events",
-    };
+    let name = file_name(&filter, format);
     let export = api.engine.export(account, filter).ok_or(ApiError::Overloaded)?;
     let rows = RowExport::begin(export, format, still_may, api.engine.clock.time().expiry).await;
-    let file = format!("attachment; filename=\"{name}.{}\"", format.as_str());
+    let file = format!("attachment; filename=\"{name}\"");
     let answer = Answer::stream(StatusCode::OK, format.media_type(), Box::pin(rows?));
     Ok(answer.with_header(CONTENT_DISPOSITION, &file))
+}
+
+/// Returns the name of the file: its rows and the UTC days of its span.
+fn file_name(filter: &ExportFilter, format: ExportFormat) -> String {
+    let (name, after, before) = match filter {
+        ExportFilter::Messages(filter) => ("messages", filter.after, filter.before),
+        ExportFilter::Events(filter) => ("events", filter.after, filter.before),
+    };
+    let day = |at: Timestamp| at.to_string().chars().take("2026-11-20".len()).collect::<String>();
+    let days: String = [after, before].into_iter().flatten().map(|at| format!("-{}", day(at))).collect();
+    format!("{name}{days}.{}", format.as_str())
 }
 
 impl From<ExportError> for ApiError {

@@ -171,7 +171,7 @@ pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>, dmarc: &Di
 /// `None` if this service receives no reports.
 pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: Option<&str>) -> Judgement {
     let remedy = wanted.map_or_else(
-        || "Ask the operator to set [bounces] in the configuration: without it no reports are received.".to_owned(),
+        || "Ask the operator of this service to turn on incoming mail: without it no reports arrive.".to_owned(),
         |wanted| format!("Publish: {wanted}"),
     );
     match found {
@@ -222,9 +222,9 @@ pub fn reverse_dns(sources: Option<&[SourceFacts]>) -> Judgement {
     }
     match sources.iter().find(unknown) {
         Some(source) => Judgement::unknown(format!("The reverse lookup of {} failed.", source.address)),
-        None if sources.is_empty() => {
-            Judgement::unknown("The address that receivers see is unknown. Set it as source of the relay.")
-        }
+        None if sources.is_empty() => Judgement::unknown(
+            "The address that receivers see is unknown. Ask the operator of this service to set it for the relay.",
+        ),
         None => {
             let addresses: Vec<_> = sources.iter().map(|source| source.address.to_string()).collect();
             Judgement::pass(format!("Reverse DNS matches the EHLO name for {}.", addresses.join(", ")))

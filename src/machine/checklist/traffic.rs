@@ -21,7 +21,7 @@ pub struct Observed {
 /// Judges the account's own mail in DMARC reports. `mail` is `None` if reports are not counted.
 pub fn dmarc_observed(mail: Option<Observed>) -> Judgement {
     let Some(Observed { messages, passed }) = mail else {
-        return Judgement::unknown("DMARC reports are not counted here.");
+        return Judgement::unknown("This service receives no DMARC reports, because its incoming mail is off.");
     };
     let share = percent(passed, messages);
     let seen = format!("{share} of your {messages} messages in the reports of 30 days passed DMARC.");
@@ -49,7 +49,9 @@ pub struct Marketing {
 pub fn one_click(mail: Option<Marketing>) -> Judgement {
     match mail {
         None => Judgement::na("The domain is transactional."),
-        Some(Marketing { accepted: 0, .. }) => Judgement::unknown("No marketing was sent in 7 days."),
+        Some(Marketing { accepted: 0, .. }) => {
+            Judgement::unknown("No mail yet: this domain sent no marketing in 7 days.")
+        }
         Some(Marketing { accepted, without: 0 }) => {
             Judgement::pass(format!("All {accepted} messages of 7 days had an https unsubscribe_url."))
         }
@@ -62,11 +64,14 @@ pub fn one_click(mail: Option<Marketing>) -> Judgement {
 
 /// Judges the deliveries of seven days; `secured` is the number made over TLS.
 pub fn tls(deliveries: u64, secured: u64) -> Judgement {
-    let seen = format!("{} of {deliveries} deliveries of 7 days used TLS.", percent(secured, deliveries));
+    let seen = format!("{} of this domain's {deliveries} deliveries of 7 days used TLS.", percent(secured, deliveries));
     match deliveries {
-        0..TLS_DELIVERIES_MIN => {
+        0 => Judgement::unknown("No mail yet: nothing of this domain was delivered in 7 days."),
+        1..TLS_DELIVERIES_MIN => {
             let noun = if deliveries == 1 { "delivery" } else { "deliveries" };
-            Judgement::unknown(format!("{deliveries} {noun} in 7 days; at least {TLS_DELIVERIES_MIN} are needed."))
+            Judgement::unknown(format!(
+                "{deliveries} {noun} of this domain in 7 days; at least {TLS_DELIVERIES_MIN} are needed."
+            ))
         }
         _ if reaches(secured, deliveries, 99) => Judgement::pass(seen),
         _ => Judgement::warn(
@@ -83,19 +88,22 @@ pub fn rate(measure: Measure, stream: Stream, level: Level, week: Rate) -> Judge
     let mail = format!("{} mail of all your domains", stream.as_str());
     if of < DELIVERIES_MIN {
         let noun = if of == 1 { "answer" } else { "answers" };
-        let seen = format!("{of} {noun} in 7 days to the {mail}; at least {DELIVERIES_MIN} are needed.");
+        let seen = match of {
+            0 => format!("No mail yet: the {mail} had no answer in 7 days."),
+            _ => format!("Of the {mail}: {of} {noun} in 7 days; at least {DELIVERIES_MIN} are needed."),
+        };
         return Judgement::unknown(seen);
     }
     let (what, remedy) = match measure {
         Measure::Bounces => (
             "bounced",
-            "Find the source of the bouncing addresses (GET /v1/events?type=bounced), and stop writing to them.",
+            "Find the source of the bouncing addresses (see the events of type bounced), and stop writing to them.",
         ),
         Measure::Complaints => {
             ("were marked as spam", "Send only to people who opted in, and let them unsubscribe with one click.")
         }
     };
-    let seen = format!("{count} of {of} messages of 7 days {what}, in the {mail}.");
+    let seen = format!("Of the {mail}: {count} of {of} messages of 7 days {what}.");
     match level {
         Level::Ok => Judgement::pass(seen),
         Level::Warn => Judgement::warn(seen, remedy),
@@ -129,6 +137,15 @@ mod tests {
     fn tls_passes_at_99_percent_of_20_deliveries() {
         for (deliveries, secured, expected) in [(19, 0, Unknown), (20, 20, Pass), (100, 99, Pass), (100, 98, Warn)] {
             assert_eq!(tls(deliveries, secured).status, expected, "{secured} of {deliveries}");
+        }
+    }
+
+    #[test]
+    fn no_mail_is_said_so() {
+        let rate = rate(Measure::Bounces, Stream::Transactional, Level::Ok, Rate { count: 0, of: 0 });
+        let marketing = one_click(Some(Marketing { accepted: 0, without: 0 }));
+        for judgement in [tls(0, 0), rate, marketing] {
+            assert!(judgement.status == Unknown && judgement.seen.starts_with("No mail yet"), "{}", judgement.seen);
         }
     }
 

@@ -150,7 +150,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
     let (account, of_visitor, engine) = (visit.account_id(), visit.alerts(), Arc::clone(&visit.api.engine));
     let read = move || {
         let of = |state, page| {
-            let filter = AlertFilter { state: Some(state), condition };
+            let filter = AlertFilter { state: Some(state), condition, user: None };
             engine.alerts_of(of_visitor, filter, page)
         };
         let first = PageRequest { before: None, limit: OPEN_MAX };

@@ -51,6 +51,8 @@ struct DmarcPage {
     policy: PolicyLine,
     figures: Vec<(&'static str, String)>,
     ranges: Vec<Choice>,
+    /// Whether the service receives mail, so that reports can arrive.
+    receives_reports: bool,
     days: u32,
     chart: Option<Chart>,
     day_lines: Vec<DayLine>,
@@ -152,6 +154,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         figures: figures(&overview),
         ranges: RANGES.map(|range| choice(&own, range, days)).into(),
         days,
+        receives_reports: engine.settings.receives_mail,
         chart: (overview.counts.messages() > 0).then(|| chart(&overview, &steps)),
         day_lines: with_messages().map(|(day, counts)| DayLine::new(short(*day, overview.to), counts)).collect(),
         is_weekly: days > DAYS_SHOWN,

@@ -13,6 +13,7 @@ use crate::panel::cookie::{self, Theme};
 use crate::panel::html;
 use crate::panel::layout::BasePage;
 use crate::panel::page_error::{ErrorText, PageError, words};
+use crate::panel::sent_once::{self, NotSent};
 
 #[derive(Template)]
 #[template(path = "error.html")]
@@ -26,6 +27,8 @@ struct ErrorPage<'a> {
     is_signed_in: bool,
     /// Name of the account that an operator views.
     viewed: Option<String>,
+    /// Page on which the action can be repeated.
+    again: Option<String>,
 }
 
 /// Renders the page of an API error. The service calls it for requests from browsers.
@@ -60,6 +63,7 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &PageError, headers: &Header
         | PageError::Api(_)
         | PageError::SignInFirst(_)
         | PageError::SessionEnded(_)
+        | PageError::NotSent(..)
         | PageError::ProveFirst(_) => (
             "Form blocked",
             "The form did not come from this panel, so nothing was changed. Reload the page and send it again.",
@@ -69,22 +73,46 @@ pub(in crate::panel) fn forbidden(api: &Api, fault: &PageError, headers: &Header
     written(api, (&words, ""), headers, request_id)
 }
 
-fn written(api: &Api, (words, code): (&ErrorText, &'static str), headers: &HeaderMap, request_id: &str) -> Answer {
-    let visitor = cookie::session(api, headers).and_then(|token| api.engine.visitor(&token).ok().flatten());
-    let now = api.engine.clock.now();
-    let viewed = visitor.as_ref().filter(|visitor| visitor.view(now).is_some()).and_then(|visitor| {
-        let account = api.engine.account(visitor.sees(now)).ok().flatten()?;
-        Some(account.name.as_str().to_owned())
-    });
-    let page = ErrorPage {
-        base: BasePage::new(words.title, Theme::of(headers)),
-        words,
-        status: words.status.as_u16(),
-        code,
-        request_id,
-        viewed,
-        is_signed_in: visitor.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn),
-    };
-    html::page(words.status, &page)
-        .unwrap_or_else(|_| Answer::bytes(words.status, "text/plain; charset=utf-8", words.sentence.to_string()))
+/// Renders the 409 of a form that was not executed.
+pub(in crate::panel) fn not_sent(
+    api: &Api,
+    (why, path): (NotSent, &str),
+    headers: &HeaderMap,
+    request_id: &str,
+) -> Answer {
+    let words = sent_once::words(why, path);
+    let page =
+        ErrorPage { again: Some(sent_once::page_of(path)), ..ErrorPage::new(api, (&words, ""), headers, request_id) };
+    page.answer()
+}
+
+fn written(api: &Api, words: (&ErrorText, &'static str), headers: &HeaderMap, request_id: &str) -> Answer {
+    ErrorPage::new(api, words, headers, request_id).answer()
+}
+
+impl<'a> ErrorPage<'a> {
+    fn new(api: &Api, (words, code): (&'a ErrorText, &'static str), headers: &HeaderMap, request_id: &'a str) -> Self {
+        let visitor = cookie::session(api, headers).and_then(|token| api.engine.visitor(&token).ok().flatten());
+        let now = api.engine.clock.now();
+        let viewed = visitor.as_ref().filter(|visitor| visitor.view(now).is_some()).and_then(|visitor| {
+            let account = api.engine.account(visitor.sees(now)).ok().flatten()?;
+            Some(account.name.as_str().to_owned())
+        });
+        Self {
+            base: BasePage::new(words.title, Theme::of(headers)),
+            words,
+            status: words.status.as_u16(),
+            code,
+            request_id,
+            viewed,
+            again: None,
+            is_signed_in: visitor.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn),
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        let words = self.words;
+        html::page(words.status, self)
+            .unwrap_or_else(|_| Answer::bytes(words.status, "text/plain; charset=utf-8", words.sentence.to_string()))
+    }
 }

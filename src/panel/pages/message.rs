@@ -307,6 +307,24 @@ pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, PageEr
     Ok(html::redirect(&format!("/messages/{id}?done=tried")))
 }
 
+#[derive(Template)]
+#[template(path = "cancel.html")]
+struct CancelPage {
+    frame: PageFrame,
+    id: MessageId,
+    to: String,
+}
+
+/// `GET /messages/{id}/cancel`: asks for confirmation. A message that no longer waits can't be canceled.
+pub(in crate::panel) async fn ask_to_cancel(visit: Visit<'_>) -> Result<Answer, PageError> {
+    let record = find(&visit)?;
+    if !record.transfer.state.status().is_waiting() {
+        return Ok(html::redirect(&format!("/messages/{}", record.id)));
+    }
+    let frame = PageFrame::new(&visit, "Cancel message", "/messages")?;
+    html::page(StatusCode::OK, &CancelPage { frame, id: record.id, to: record.row.to.as_given().to_owned() })
+}
+
 /// `POST /messages/{id}/cancel`.
 pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, PageError> {
     let id: MessageId = visit.id()?;

@@ -29,7 +29,7 @@ use crate::panel::pages::saved_searches::{Refused, SavedSearches};
 use crate::panel::search::{Search, Term, of_metadata, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
-use crate::panel::wording::EXPORT_SPAN;
+use crate::panel::wording::{EXPORT_SPAN, capitalized};
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
@@ -48,7 +48,7 @@ struct MessagesPage {
     tabs: Vec<Choice>,
     saved: SavedSearches,
     /// Values of the status field.
-    statuses: Vec<&'static str>,
+    statuses: Vec<(&'static str, String)>,
     streams: [Stream; 2],
     lines: Vec<MessageLine>,
     newer: Option<String>,
@@ -189,7 +189,10 @@ pub(super) async fn written(
         older,
         looked_back_to: cut_at.map(|id| Moment::new(id.timestamp(), zone.clone())),
         is_filtered: !search.is_empty(),
-        without: search.without_each().map(|(word, rest)| (word, address("/messages", &rest, None))).collect(),
+        without: search
+            .without_each()
+            .map(|(word, rest)| (filter_words(word), address("/messages", &rest, None)))
+            .collect(),
         search,
     };
     html::page(status, &page)
@@ -301,10 +304,26 @@ fn tabs(search: &Search) -> Vec<Choice> {
     TABS.into_iter().map(tab).collect()
 }
 
-/// Returns the values of the status field: groups, then statuses.
-fn statuses() -> Vec<&'static str> {
-    let groups = StatusGroup::ALL.into_iter().map(StatusGroup::as_str);
-    groups.chain(Status::ALL.into_iter().map(Status::as_str)).collect()
+/// Returns the values of the status field with their words: groups, then statuses.
+fn statuses() -> Vec<(&'static str, String)> {
+    let words = |group: StatusGroup| match group {
+        StatusGroup::Problems => "Problems".to_owned(),
+        StatusGroup::Waiting => {
+            let statuses: Vec<_> = group.statuses().into_iter().map(Status::as_str).collect();
+            format!("Waiting ({})", statuses.join(", "))
+        }
+    };
+    let groups = StatusGroup::ALL.into_iter().map(|group| (group.as_str(), words(group)));
+    groups.chain(Status::ALL.into_iter().map(|status| (status.as_str(), capitalized(status.as_str())))).collect()
+}
+
+/// Returns the words of a filter: days say whether they are included.
+fn filter_words(typed: String) -> String {
+    match typed.split_once(':') {
+        Some((name, day)) if name.eq_ignore_ascii_case("after") => format!("Accepted from {day}"),
+        Some((name, day)) if name.eq_ignore_ascii_case("before") => format!("Accepted before {day}"),
+        _ => typed,
+    }
 }
 
 /// Returns the links to the previous and next page.
@@ -336,5 +355,22 @@ fn address(path: &str, params: &[(&'static str, String)], place: Option<(&'stati
     match query.finish() {
         query if query.is_empty() => path.to_owned(),
         query => format!("{path}?{query}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_of_a_filter_say_whether_they_are_included() {
+        let words = ["after:2026-11-20", "Before:2026-11-21", "order"].map(|typed| filter_words(typed.to_owned()));
+        assert_eq!(words, ["Accepted from 2026-11-20", "Accepted before 2026-11-21", "order"]);
+    }
+
+    #[test]
+    fn waiting_names_its_statuses_in_the_status_field() {
+        assert!(statuses().contains(&("waiting", "Waiting (queued, deferred)".to_owned())));
+        assert!(statuses().contains(&("queued", "Queued".to_owned())));
     }
 }

@@ -35,11 +35,13 @@ struct ProvidersPage {
 
 /// One provider.
 struct ProviderLine {
+    /// Name of the provider in addresses, such as `google`.
+    key: String,
     name: String,
     badge: Badge,
     delivered: Share,
     deferred: Share,
-    bounced: String,
+    bounced: Share,
     blocked: Share,
     complained: String,
     half: String,
@@ -59,6 +61,13 @@ impl Share {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     fn new(count: u64, share: Option<f64>) -> Self {
         Self { count: grouped(count), rate: share.map(|share| percent((share * 1e6).round() as u32)) }
+    }
+
+    /// Returns the bounces with their share of the deliveries and bounces, if there are enough for a rate.
+    fn of_bounces(count: u64, delivered: u64, is_enough: bool) -> Self {
+        let millionths = count.saturating_mul(1_000_000).checked_div(count.saturating_add(delivered));
+        let millionths = millionths.filter(|_| is_enough).and_then(|millionths| u32::try_from(millionths).ok());
+        Self { count: grouped(count), rate: millionths.map(percent) }
     }
 }
 
@@ -94,11 +103,12 @@ impl ProviderLine {
         let bounces = &of.bounced;
         let bounced = bounces.hard + bounces.soft + bounces.block + bounces.undetermined;
         Self {
+            key: of.provider.to_owned(),
             name: wording::provider(of.provider).to_owned(),
             badge: badge(of.level),
             delivered: Share::new(of.delivered, of.delivery_rate),
             deferred: Share::new(of.deferred, of.deferral_rate),
-            bounced: grouped(bounced),
+            bounced: Share::of_bounces(bounced, of.delivered, of.delivery_rate.is_some()),
             blocked: Share::new(of.bounced.block, of.block_rate),
             complained: grouped(of.complained),
             half: time(of.p50_seconds),
@@ -132,4 +142,16 @@ const fn badge(level: Level) -> Badge {
 
 fn time(seconds: Option<u64>) -> String {
     seconds.map_or_else(|| "–".to_owned(), |seconds| lasted(Duration::from_secs(seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounces_have_a_share_if_there_are_enough_messages() {
+        assert_eq!(Share::of_bounces(1, 99, true).rate.as_deref(), Some("1%"));
+        assert_eq!(Share::of_bounces(1, 99, false).rate, None);
+        assert_eq!(Share::of_bounces(0, 0, true).rate, None);
+    }
 }

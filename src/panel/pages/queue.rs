@@ -63,6 +63,8 @@ struct SiteLine {
     /// Name and name for people of the site or domain whose pause stops all of the mail, if it is a single one.
     paused_by: Option<(String, String)>,
     paused_domains: Vec<PausedLine>,
+    /// Whether the destination and a domain of its recipients are paused. Each button then names what it resumes.
+    is_paused_twice: bool,
     message: MessageId,
     answer: String,
     what_to_do: String,
@@ -123,12 +125,17 @@ pub(super) async fn written(
         frame,
         is_cut,
         looked_at: grouped(LOOKED_AT as u64),
-        hours: visit.api.engine.settings.queue_lifetime.as_secs() / 3600,
+        hours: hours(visit),
         domain: domain.to_owned(),
         faults,
         live: "/events/stream",
     };
     html::page(status, &page)
+}
+
+/// Returns the time for which a message is retried, in hours.
+fn hours(visit: &Visit<'_>) -> u64 {
+    visit.api.engine.settings.queue_lifetime.as_secs() / 3600
 }
 
 fn line(visit: &Visit<'_>, site: AccountSite, hold: Hold) -> Result<SiteLine, PageError> {
@@ -138,12 +145,13 @@ fn line(visit: &Visit<'_>, site: AccountSite, hold: Hold) -> Result<SiteLine, Pa
     let paused = |of: PausedDomain| PausedLine::new(visit, of.name, of.since, of.waiting);
     Ok(SiteLine {
         paused_by: paused_by(&site).map(|name| (name.to_owned(), provider(name).to_owned())),
+        is_paused_twice: is_paused_twice(&site),
         hint: hint(&site),
         badge: badge(&site, last.as_ref(), hold),
-        what_to_do: what_to_do(&site, last.as_ref(), hold),
+        what_to_do: what_to_do(&site, last.as_ref(), hold, hours(visit)),
         waiting: grouped(site.waiting),
         in_flight: grouped(site.in_flight),
-        next_at: site.next_at.map(moment),
+        next_at: site.next_at.filter(|at| *at > visit.now).map(moment),
         held_until: site.held_until.map(moment),
         is_paused: site.is_paused(),
         paused_since: site.paused_since.map(moment),
@@ -180,6 +188,10 @@ fn paused_by(site: &AccountSite) -> Option<&str> {
     }
 }
 
+fn is_paused_twice(site: &AccountSite) -> bool {
+    site.paused_since.is_some() && !site.paused_domains.is_empty()
+}
+
 /// Whether no server answered at the last attempt.
 fn is_unreachable(last: Option<&Event>) -> bool {
     let bounce = last.and_then(|event| event.bounce.as_ref());
@@ -198,12 +210,14 @@ fn badge(site: &AccountSite, last: Option<&Event>, hold: Hold) -> Badge {
 }
 
 /// Returns the remedy for a site, or the statement that none is needed.
-fn what_to_do(site: &AccountSite, last: Option<&Event>, hold: Hold) -> String {
+fn what_to_do(site: &AccountSite, last: Option<&Event>, hold: Hold, hours: u64) -> String {
     if hold == Hold::Suspended {
-        return "The account is suspended. Queued mail stays on hold and still expires.".to_owned();
+        return format!(
+            "The account is suspended. Queued mail stays on hold and still expires {hours} hours after its acceptance."
+        );
     }
     if site.is_paused() {
-        return "Resume when ready; messages still expire.".to_owned();
+        return format!("Resume when ready. Messages still expire {hours} hours after their acceptance.");
     }
     let advice = last.and_then(|event| event.bounce.as_ref()).map(|bounce| bounce.advice.as_str());
     match (advice.filter(|advice| !advice.is_empty()), site.held_until.is_some()) {
@@ -244,6 +258,8 @@ mod tests {
         assert_eq!([paused_by(&one), paused_by(&some)], [Some("a.test"), None]);
         let both = site(3, &[("a.test", 2), ("b.test", 1)]);
         assert!(both.is_paused() && paused_by(&both).is_none(), "each has its own button");
+        let twice = AccountSite { paused_since: Some(Timestamp::ZERO), ..site(2, &[("a.test", 2)]) };
+        assert!(is_paused_twice(&twice) && !is_paused_twice(&one) && !is_paused_twice(&both));
         assert_eq!(paused_by(&AccountSite { paused_since: Some(Timestamp::ZERO), ..both }), Some("mx.example.com"));
         assert_eq!(paused_by(&site(1, &[])), None);
     }

@@ -4,7 +4,9 @@ use askama::Template;
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
+use crate::base::id::UserId;
 use crate::domain::account::Account;
+use crate::domain::session::{Session, SessionKey};
 use crate::domain::user_agent::browser_name;
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
@@ -80,16 +82,37 @@ struct Values {
 }
 
 /// A session in the list.
-struct SessionLine {
+pub(super) struct SessionLine {
     key: String,
-    began: Short,
-    seen: Short,
-    address: String,
+    /// Time of the sign-in.
+    pub(super) began: Short,
+    /// Time of the last request.
+    pub(super) seen: Short,
+    /// The client's address.
+    pub(super) address: String,
     /// Browser and system, such as `Firefox on Linux`.
-    browser: String,
+    pub(super) browser: String,
     /// The `User-Agent` field.
-    agent: String,
-    is_this: bool,
+    pub(super) agent: String,
+    /// Whether it is the visitor's current session.
+    pub(super) is_this: bool,
+}
+
+impl SessionLine {
+    /// Returns the sessions of a user, newest first.
+    pub(super) fn list(visit: &Visit<'_>, user: UserId) -> Result<Vec<Self>, PageError> {
+        let sessions = visit.api.engine.sessions(visit.account_id(), user)?.into_iter();
+        let line = |(key, session): (SessionKey, Session)| Self {
+            key: hex::encode(key),
+            began: visit.moment(session.created_at).short(visit.now),
+            seen: visit.moment(session.seen_at).short(visit.now),
+            address: session.address,
+            browser: browser_name(&session.agent).unwrap_or_else(|| session.agent.clone()),
+            agent: session.agent,
+            is_this: key == visit.visitor.key,
+        };
+        Ok(sessions.map(line).collect())
+    }
 }
 
 impl Values {
@@ -155,28 +178,16 @@ fn written(
     password_fault: Option<String>,
     done: Option<&'static str>,
 ) -> Result<Answer, PageError> {
-    let zone = visit.account.time_zone.zone();
-    let moment = |at| Moment::new(at, zone.clone());
-    let sessions = visit.api.engine.sessions(visit.account_id(), visit.user().id)?;
-    let sessions = sessions.into_iter().map(|(key, session)| SessionLine {
-        key: hex::encode(key),
-        began: moment(session.created_at).short(visit.now),
-        seen: moment(session.seen_at).short(visit.now),
-        address: session.address,
-        browser: browser_name(&session.agent).unwrap_or_else(|| session.agent.clone()),
-        agent: session.agent,
-        is_this: key == visit.visitor.key,
-    });
     let page = SettingsPage {
         frame: PageFrame::new(visit, "Settings", "/settings")?.with_done(done),
         account_id: visit.account_id().to_string(),
         values,
         faults,
         password_fault,
-        local_now: moment(visit.now),
+        local_now: visit.moment(visit.now),
         zones: &ZONES,
         has_totp: visit.user().totp.is_some(),
-        sessions: sessions.collect(),
+        sessions: SessionLine::list(visit, visit.user().id)?,
     };
     html::page(status, &page)
 }

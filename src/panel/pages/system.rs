@@ -298,7 +298,7 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
         waiting: grouped(site.waiting),
         in_flight: grouped(site.in_flight),
         code: site.last_answer.as_deref().map(reply_code).unwrap_or_default(),
-        next_at: site.next_at.map(|at| visit.moment(at).short(visit.now)),
+        next_at: site.next_at.filter(|at| *at > visit.now).map(|at| visit.moment(at).short(visit.now)),
         reason: site.reason.map(reason_words).unwrap_or_default(),
         held_until: site.held_until.map(|at| visit.moment(at).short(visit.now)),
         site: provider(&site.site).to_owned(),

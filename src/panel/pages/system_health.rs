@@ -36,7 +36,7 @@ pub(super) struct SystemAlert {
 /// # Errors
 /// Store errors.
 pub(super) fn open_alerts(engine: &Engine) -> Result<Vec<Alert>, StoreError> {
-    let filter = AlertFilter { state: Some(AlertState::Open), condition: None };
+    let filter = AlertFilter { state: Some(AlertState::Open), ..AlertFilter::default() };
     let page = PageRequest { before: None, limit: ALERTS_READ };
     let found = engine.alerts_of(AlertsOf::All, filter, page)?.rows.into_iter();
     Ok(found.filter(|alert| alert.row.condition.scope() == Scope::System).take(ALERTS_SHOWN).collect())

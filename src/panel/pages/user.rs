@@ -1,14 +1,21 @@
 //! One user: role, sign-in, and the changes that owners can make. Users can't change themselves here, so that they
 //! can't lock themselves out.
 
+use std::sync::Arc;
+
 use askama::Template;
 use hyper::StatusCode;
 
 use super::delete::{self, Deletion};
+use super::settings::SessionLine;
 use super::users::{NewSecret, ShownSecret, refused};
 use crate::base::id::UserId;
+use crate::domain::alert::Condition;
 use crate::domain::user::{InvalidRole, NewPassword, Role, User};
 use crate::domain::violation::Violations;
+use crate::engine::alerts::listing::{AlertFilter, AlertsOf};
+use crate::engine::alerts::record::Alert;
+use crate::engine::listing::PageRequest;
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -16,8 +23,13 @@ use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
-use crate::panel::page_guard::Visit;
-use crate::panel::timestamp::Moment;
+use crate::panel::page_guard::{Need, Visit};
+use crate::panel::prose::Prose;
+use crate::panel::timestamp::{Moment, Short};
+use crate::store::op::session::Which;
+
+/// Maximum number of sign-ins from new browsers on the page.
+const NEW_BROWSERS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "user.html")]
@@ -38,6 +50,28 @@ struct UserPage {
     is_proved: bool,
     prove_next: String,
     new_secret: Option<NewSecret>,
+    /// The sign-ins, for those who may end them.
+    sign_ins: Option<SignIns>,
+}
+
+/// Sign-ins of a user.
+struct SignIns {
+    /// Sessions that have not ended, newest first.
+    sessions: Vec<SessionLine>,
+    /// Time, and address and browser, of the sign-ins from browsers that were new for the user.
+    new_browsers: Vec<(Short, Prose)>,
+}
+
+impl SignIns {
+    async fn of(visit: &Visit<'_>, user: UserId) -> Result<Self, PageError> {
+        let (engine, account) = (Arc::clone(&visit.api.engine), visit.account_id());
+        let filter = AlertFilter { user: Some(user), condition: Some(Condition::NewSignIn), state: None };
+        let page = PageRequest { before: None, limit: NEW_BROWSERS };
+        let read = move || engine.alerts_of(AlertsOf::Account(account), filter, page);
+        let alerts = visit.api.engine.blocking(account, read).await??.rows;
+        let line = |alert: Alert| (visit.moment(alert.row.opened_at).short(visit.now), visit.prose(&alert.row.seen));
+        Ok(Self { sessions: SessionLine::list(visit, user)?, new_browsers: alerts.into_iter().map(line).collect() })
+    }
 }
 
 fn find(visit: &Visit<'_>) -> Result<User, PageError> {
@@ -47,15 +81,18 @@ fn find(visit: &Visit<'_>) -> Result<User, PageError> {
 /// `GET /users/{id}`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let user = find(&visit)?;
-    written(&visit, &user, None)
+    written(&visit, &user, None).await
 }
 
-fn written(visit: &Visit<'_>, user: &User, new_secret: Option<NewSecret>) -> Result<Answer, PageError> {
+async fn written(visit: &Visit<'_>, user: &User, new_secret: Option<NewSecret>) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
         "changed" => Some(format!("{} is changed.", user.email.as_given())),
+        "signed-out" => Some(format!("{} is signed out everywhere.", user.email.as_given())),
         _ => None,
     };
+    let may_see = visit.may_send(Need::Change);
     let page = UserPage {
+        sign_ins: if may_see { Some(SignIns::of(visit, user.id).await?) } else { None },
         frame: PageFrame::new(visit, user.email.as_given(), "/users")?.with_done(done),
         id: user.id,
         email: user.email.as_given().to_owned(),
@@ -90,7 +127,7 @@ fn other(visit: &Visit<'_>) -> Result<User, PageError> {
     Ok(user)
 }
 
-/// `POST /users/{id}`: runs the `action`: `role`, `disable`, `enable`, `password`, `link` or `totp`.
+/// `POST /users/{id}`: runs the `action`: `role`, `disable`, `enable`, `sign-out`, `password`, `link` or `totp`.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageError> {
     let (user, form) = (other(&visit)?, Form::of(&visit.call)?);
     let action = form.text("action");
@@ -98,8 +135,14 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageErr
         let sentence = "This user is an operator of the service. Only operators can reset their sign-in.";
         return Err(ApiError::Conflict(sentence.to_owned()).into());
     }
-    if action == "link" {
-        return show_link(&visit, &user).await;
+    match action {
+        "link" => return show_link(&visit, &user).await,
+        "sign-out" => {
+            // The visitor's own session belongs to another user, so all of this user's sessions end.
+            visit.api.engine.sign_out(visit.on(), user.id, Which::AllBut(visit.visitor.key)).await?;
+            return Ok(html::redirect(&format!("/users/{}?done=signed-out", user.id)));
+        }
+        _ => {}
     }
     let none = UserChange::default();
     let change = match action {
@@ -115,7 +158,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageErr
     match password {
         Some(password) => {
             let what = ShownSecret::Password(password.expose().to_owned());
-            written(&visit, &user, Some(NewSecret { email: user.email.as_given().to_owned(), what }))
+            written(&visit, &user, Some(NewSecret { email: user.email.as_given().to_owned(), what })).await
         }
         None => Ok(html::redirect(&format!("/users/{}?done=changed", user.id))),
     }
@@ -129,8 +172,9 @@ fn role_of(form: &Form) -> Result<Role, ApiError> {
 async fn show_link(visit: &Visit<'_>, user: &User) -> Result<Answer, PageError> {
     let disabled = || ApiError::Conflict("Sign-in of this user is disabled. Enable it first.".to_owned());
     let link = visit.api.engine.setup_link(visit.on(), user.id).await?.ok_or_else(disabled)?;
-    let new_secret = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
-    written(visit, user, Some(new_secret))
+    let what = ShownSecret::Link { url: link.url, replaces_password: user.last_sign_in_at.is_some() };
+    let new_secret = NewSecret { email: user.email.as_given().to_owned(), what };
+    written(visit, user, Some(new_secret)).await
 }
 
 fn deletion(user: &User) -> Deletion {

@@ -72,7 +72,12 @@ pub(super) enum ShownSecret {
     /// A password.
     Password(String),
     /// A link.
-    Link(String),
+    Link {
+        /// The link.
+        url: String,
+        /// Whether the user has a password until then.
+        replaces_password: bool,
+    },
 }
 
 /// `GET /users`.
@@ -132,7 +137,8 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, PageError>
     match visit.api.engine.invite_user(visit.on(), email, role).await {
         Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
         Ok(Invited::ByLink(user, link)) => {
-            let new_secret = NewSecret { email: user.email.as_given().to_owned(), what: ShownSecret::Link(link.url) };
+            let what = ShownSecret::Link { url: link.url, replaces_password: false };
+            let new_secret = NewSecret { email: user.email.as_given().to_owned(), what };
             written(&visit, StatusCode::OK, &Form::read(b""), FormErrors::none(), Some(new_secret), None)
         }
         Err(OpError::Refused(InvitationRefusal::User(UserRefusal::EmailTaken))) => {

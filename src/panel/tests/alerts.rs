@@ -11,17 +11,32 @@ async fn every_page_has_a_strip_while_an_alert_is_open() {
     let account = world.account;
     let pages = ["/", "/messages", "/providers", "/explain", "/alerts"];
     for path in pages {
-        assert!(!browser.get(path).await.shows("An alert is open"), "{path}");
+        assert!(!browser.get(path).await.shows("Quota used up"), "{path}");
     }
-    let sighting = Sighting::new(Condition::Quota, Severity::Critical, "Quota used up", "A send was refused.");
-    let op = RaiseAlert { account, sighting, is_over: false };
-    world.engine.store.commit(op).await.unwrap_or_else(|_| panic!("an alert opens"));
-    for path in pages {
-        assert!(browser.get(path).await.shows("An alert is open (critical). <a href=\"/alerts\">"), "{path}");
+    world.opens(Condition::Quota, "Quota used up").await;
+    for path in &pages[..4] {
+        let page = browser.get(path).await;
+        assert!(page.shows("Quota used up (critical alert). <a href=\"/alerts\">View alert</a>"), "{path}");
+        assert!(page.shows("1<span class=\"hidden\"> open</span>"), "{path}");
     }
-    let op = ClearAlert { account, condition: Condition::Quota, subject: String::new() };
-    world.engine.store.commit(op).await.unwrap_or_else(|_| panic!("the alert ends"));
-    assert!(!browser.get("/alerts").await.shows("An alert is open"));
+    let page = browser.get("/alerts").await;
+    assert!(page.shows("Quota used up (critical alert). <span>See below.</span>") && !page.shows("View alert"));
+    assert!(page.shows("When the alert opened or last changed:"));
+    world.opens(Condition::WebhookDisabled, "A webhook is disabled").await;
+    assert!(browser.get("/").await.shows("2 open alerts, the worst critical. <a href=\"/alerts\">View alerts"));
+    for condition in [Condition::Quota, Condition::WebhookDisabled] {
+        let op = ClearAlert { account, condition, subject: String::new() };
+        world.engine.store.commit(op).await.unwrap_or_else(|_| panic!("the alert ends"));
+    }
+    assert!(!browser.get("/alerts").await.shows("See below"));
+}
+
+impl World {
+    async fn opens(&self, condition: Condition, summary: &str) {
+        let sighting = Sighting::new(condition, Severity::Critical, summary, "A send was refused.");
+        let op = RaiseAlert { account: self.account, sighting, is_over: false };
+        self.engine.store.commit(op).await.unwrap_or_else(|_| panic!("an alert opens"));
+    }
 }
 
 #[tokio::test]
@@ -30,7 +45,7 @@ async fn an_ended_alert_unfolds_to_its_details() {
     world.owner().await;
     let page = world.owner().await.get("/alerts").await;
     assert!(page.shows("<summary>New sign-in to the panel</summary>"), "{}", page.body);
-    assert!(page.shows("<p>From 127.0.0.1, Firefox on Linux.</p>") && page.shows("<th scope=\"rowgroup\""));
+    assert!(page.shows("</span> From 127.0.0.1, Firefox on Linux.</p>") && page.shows("<th scope=\"rowgroup\""));
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ mod queue;
 mod records;
 mod restore_hold;
 mod searching;
+mod sent_once;
 mod settings;
 mod setup;
 mod signing_in;

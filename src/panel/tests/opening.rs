@@ -19,7 +19,7 @@ async fn quick_open_finds_ids_addresses_domains_and_pages() {
     let filter = crate::engine::events::EventFilter::default();
     let event = world.engine.events(world.account, filter, page).unwrap().rows.remove(0);
     let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
-    let alerts = AlertFilter { state: None, condition: Some(Condition::NewSignIn) };
+    let alerts = AlertFilter { condition: Some(Condition::NewSignIn), ..AlertFilter::default() };
     let signed_in = world.engine.alerts_of(AlertsOf::Account(world.account), alerts, page).unwrap().rows[0].id;
     for (text, path) in [
         (message.to_string(), format!("/messages/{message}")),

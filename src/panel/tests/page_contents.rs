@@ -118,8 +118,13 @@ async fn a_waiting_message_is_canceled_once() {
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({})).await;
     let path = format!("/messages/{message}/cancel");
+    assert!(browser.get(&format!("/messages/{message}")).await.shows(&format!("href=\"{path}\">Cancel message</a>")));
+    let asked = browser.get(&path).await;
+    assert!(asked.shows("This can&#39;t be undone.") || asked.shows("This can't be undone."), "{}", asked.body);
+    assert!(asked.shows(&format!("method=\"post\" action=\"{path}\"")) && asked.shows("bob@example.com"));
     assert_eq!(browser.post(&path, &[]).await.location(), format!("/messages/{message}?done=canceled"));
     assert_eq!(browser.post(&path, &[]).await.status, 409);
+    assert_eq!(browser.get(&path).await.location(), format!("/messages/{message}"), "nothing is left to cancel");
     assert!(browser.get(&format!("/messages/{message}?done=canceled")).await.shows("Message canceled."));
 }
 

@@ -35,5 +35,8 @@ async fn each_provider_is_shown_with_advice_answers_and_links() {
             assert!(page.shows(shown), "{shown} in {}", page.body);
         }
     }
-    assert!(browser.get("/").await.shows("href=\"/providers\""));
+    let page = browser.get("/providers").await;
+    assert!(page.shows("id=\"of-other\"") && page.shows("Other is every other server"));
+    let overview = browser.get("/").await;
+    assert!(overview.shows("href=\"/providers\""));
 }

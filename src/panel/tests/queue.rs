@@ -48,6 +48,13 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
 }
 
 #[tokio::test]
+async fn a_pause_says_when_its_mail_expires() {
+    let world = World::new().await;
+    let page = world.owner().await.get("/queue").await;
+    assert!(page.shows("still expires 48 hours after its acceptance"), "{}", page.body);
+}
+
+#[tokio::test]
 async fn an_owner_pauses_a_domain_without_waiting_mail() {
     let world = World::new().await;
     let mut browser = world.owner().await;
@@ -169,7 +176,7 @@ async fn events_are_exported_with_the_filters_of_the_page() {
     };
     let all = browser.get("/events/export?format=ndjson").await;
     assert_eq!((all.status, all.header("content-type")), (200, "application/x-ndjson"));
-    assert_eq!(all.header("content-disposition"), "attachment; filename=\"events.ndjson\"");
+    assert_eq!(all.header("content-disposition"), "attachment; filename=\"events-2023-10-15-2023-11-14.ndjson\"");
     let events = lines(&all);
     assert_eq!((events.len(), events[0]["type"].as_str()), (231, Some("queued")));
     assert_eq!(events[230]["type"], "delivered");
@@ -195,7 +202,7 @@ async fn messages_are_exported_with_the_search_of_the_page() {
     };
     let all = browser.get("/messages/export").await;
     assert_eq!((all.status, all.header("content-type")), (200, "text/csv; charset=utf-8"));
-    assert_eq!(all.header("content-disposition"), "attachment; filename=\"messages.csv\"");
+    assert_eq!(all.header("content-disposition"), "attachment; filename=\"messages-2023-10-15-2023-11-14.csv\"");
     assert_eq!(ids(&all), [first.as_str(), &second]);
     assert_eq!(ids(&browser.get("/messages/export?q=metadata.order:7").await), [first.as_str()]);
     assert_eq!(ids(&browser.get("/messages/export?q=-metadata.order:7&status=queued").await), [second.as_str()]);

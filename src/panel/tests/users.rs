@@ -27,6 +27,43 @@ async fn a_viewer_reads_everything_and_changes_only_their_own_user() {
 }
 
 #[tokio::test]
+async fn owners_see_the_sessions_of_a_user_and_end_them() {
+    let world = World::new().await;
+    let (mut owner, mut viewer) = (world.owner().await, world.viewer().await);
+    let users = world.engine.users(world.account, LIST).unwrap().rows;
+    let user = users.iter().find(|user| user.role == Role::Viewer).unwrap().id;
+    let path = format!("/users/{user}");
+    let page = owner.get(&path).await;
+    let sessions = page.between("id=\"sessions\"", "</section>");
+    assert!(sessions.contains("127.0.0.1") && sessions.contains("Firefox on Linux"), "the first sign-in: {sessions}");
+    assert!(!page.shows("Sign-ins from new browsers") && page.shows("another password with the link"));
+    assert!(!viewer.get(&path).await.shows("127.0.0.1"), "other roles don't see addresses");
+    // The owner's own new browsers are not among those of the viewer.
+    world.owner().await;
+    assert!(!owner.get(&path).await.shows("Sign-ins from new browsers"));
+    let own = world.owner_id().await;
+    let page = owner.get(&format!("/users/{own}")).await;
+    assert!(page.between("id=\"new-browsers\"", "</section>").contains("From 127.0.0.1, Firefox on Linux."));
+    assert!(!page.shows("value=\"sign-out\""), "own sessions end under Settings");
+    let ended = owner.post(&path, &[("action", "sign-out")]).await;
+    assert_eq!(ended.location(), format!("{path}?done=signed-out"));
+    assert_eq!((viewer.get("/").await.status, owner.get("/").await.status), (303, 200));
+    assert!(owner.get(&path).await.shows("Not signed in"));
+}
+
+#[tokio::test]
+async fn a_new_user_gets_a_setup_link_and_no_word_of_a_password() {
+    let world = World::new().await;
+    let mut owner = world.owner().await;
+    let made = owner.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await;
+    assert!(made.shows("id=\"copy-link\"") && !made.shows("current password"), "{}", made.body);
+    let users = world.engine.users(world.account, LIST).unwrap().rows;
+    let cleo = users.iter().find(|user| user.email.local() == "cleo").unwrap().id;
+    let page = owner.get(&format!("/users/{cleo}")).await;
+    assert!(page.shows("the first password with the link") && !page.shows("Reset password"), "{}", page.body);
+}
+
+#[tokio::test]
 async fn an_invited_user_chooses_a_password_with_the_setup_link() {
     let world = World::new().await;
     let mut browser = world.owner().await;

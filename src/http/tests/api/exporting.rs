@@ -42,7 +42,7 @@ async fn a_csv_export_has_every_message_oldest_first_with_nested_members() {
     world.settle(bounced, hard_bounce(), facts).await;
     let reply = world.get("/v1/messages/export").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, "text/csv; charset=utf-8"));
-    assert_eq!(reply.header("content-disposition"), "attachment; filename=\"messages.csv\"");
+    assert_eq!(reply.header("content-disposition"), "attachment; filename=\"messages-2023-10-15-2023-11-14.csv\"");
     assert_eq!((reply.header("transfer-encoding"), reply.header("content-length")), ("chunked", ""));
     assert_eq!(column(&reply.body, "id"), sent);
     assert_eq!(column(&reply.body, "metadata")[7], "{\"order\":\"7\"}");
@@ -67,7 +67,10 @@ async fn json_lines_equal_the_records_of_the_list() {
     for list in ["messages", "events"] {
         let reply = world.get(&format!("/v1/{list}/export?format=ndjson")).await;
         assert_eq!(reply.header("content-type"), "application/x-ndjson");
-        assert_eq!(reply.header("content-disposition"), format!("attachment; filename=\"{list}.ndjson\""));
+        assert_eq!(
+            reply.header("content-disposition"),
+            format!("attachment; filename=\"{list}-2023-10-15-2023-11-14.ndjson\"")
+        );
         let mut listed = world.get(&format!("/v1/{list}")).await.json()["data"].as_array().unwrap().clone();
         listed.reverse();
         assert_eq!(json_lines(&reply), listed, "{list}");

@@ -67,8 +67,8 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// Returns how background work lowers its priority. In `dev`, a test waits for the keys of new domains, and on a
-    /// busy machine a thread of the lowest priority hardly runs.
+    /// Returns how background work lowers its priority. In `dev`, tests wait for the keys of new domains, and
+    /// nobody's mail waits for them.
     fn lower_priority(self) -> fn() {
         match self {
             Self::Serve => super::runtime::lower_priority,

@@ -272,6 +272,7 @@ mod tests {
             facts: Vec::new(),
             answer: Some(answer.to_owned()),
             advice: None,
+            suppression: None,
             next: None,
             transcript: None,
             deliveries: vec![hook],

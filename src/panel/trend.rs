@@ -109,7 +109,7 @@ impl Span {
 pub(super) struct Row {
     /// Name of the step or receiver.
     pub(super) name: String,
-    /// Page of the receiver.
+    /// Address of the page that shows the receiver.
     pub(super) path: Option<String>,
     /// Counts, in the table's order.
     pub(super) counts: [String; 5],

@@ -154,7 +154,8 @@ impl Window {
         self.halve();
     }
 
-    /// An attempt timed out, in any phase. A site that serves others did not answer to this message alone.
+    /// An attempt timed out, in any phase. If the site serves other accounts, only this message got no answer, and the
+    /// site does not count as silent.
     pub(super) fn timed_out(&mut self, serves_others: bool) {
         self.trust = if serves_others { Trust::Answers } else { Trust::Silent };
         self.halve();

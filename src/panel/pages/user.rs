@@ -50,7 +50,7 @@ struct UserPage {
     is_proved: bool,
     prove_next: String,
     new_secret: Option<NewSecret>,
-    /// The sign-ins, for those who may end them.
+    /// Sessions and sign-ins of the user. Only visitors who may end the sessions see them.
     sign_ins: Option<SignIns>,
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::backoff::Backoff;
+use super::base_requests::Wake;
 use super::chunks::{self, Chunks};
 use super::collection::Collector;
 use super::error::{ReplicaError, panicked};
@@ -96,8 +97,11 @@ impl BaseMaker {
                 backoff = Backoff::default();
             }
             self.collector.collect_again().await;
-            is_asked = self.shared.base_request(TICK).await;
-            if !is_asked && let Err(error) = self.look_for_loss().await {
+            let wake = self.shared.base_requests.wake(TICK).await;
+            is_asked = wake == Wake::Request;
+            if wake == Wake::Check
+                && let Err(error) = self.look_for_loss().await
+            {
                 self.report(&error);
             }
         }
@@ -145,6 +149,7 @@ impl BaseMaker {
             self.shared.outbox.resume().map_err(|error| ReplicaError::Io { what, error })?;
             self.shared.count_resync();
         }
+        self.shared.base_requests.begin();
         self.shared.watch_slots();
         // A base that failed before is still owed.
         let made = self.make_watched(self.shared.outbox.base_floor()).await;
@@ -391,7 +396,7 @@ impl BaseMaker {
         self.shared.lose_keys();
         self.objects.write_identity(&self.shared.claim).await?;
         self.newest = None;
-        self.shared.base_wanted.notify_one();
+        self.shared.base_requests.want();
         Ok(())
     }
 }

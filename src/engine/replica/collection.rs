@@ -35,8 +35,18 @@ pub(super) struct Collector {
     claims: BTreeSet<u64>,
     retention: Duration,
     store: Arc<Store>,
-    /// Time of the next try after a failure, on the machine's continuous clock, and the wait before it.
-    again: Option<(Duration, Duration)>,
+    retry: Option<Retry>,
+}
+
+/// The next try of a collection that failed.
+struct Retry {
+    /// Its time, on the machine's continuous clock.
+    at: Duration,
+    /// The wait before it.
+    wait: Duration,
+    /// The recoveries of the log before the failure, if the next one allows an earlier try: then the bucket failed as a
+    /// whole, and not only for collection. That try is made once, so that an unsteady bucket isn't listed every second.
+    recoveries: Option<u64>,
 }
 
 impl Collector {
@@ -46,7 +56,7 @@ impl Collector {
         shared: Arc<Shared>,
         retention: Duration,
     ) -> Self {
-        Self { objects, shared, claims: BTreeSet::new(), retention, store, again: None }
+        Self { objects, shared, claims: BTreeSet::new(), retention, store, retry: None }
     }
 
     /// Returns the time of the oldest of `bases`.
@@ -57,19 +67,26 @@ impl Collector {
 
     /// Removes objects that are no longer needed.
     pub(super) async fn collect(&mut self) {
-        let removed = self.remove_unneeded().await;
-        self.again = removed.is_err().then(|| {
-            let wait = self.again.map_or(FIRST_WAIT, |(_, wait)| (wait * 2).min(LONGEST_WAIT));
-            (self.objects.real.monotonic() + wait, wait)
-        });
-        self.shared.removed(Removal::Unneeded, removed.err().as_ref());
+        let recoveries = Some(self.shared.recoveries());
+        let wait = self.retry.as_ref().map_or(FIRST_WAIT, |retry| (retry.wait * 2).min(LONGEST_WAIT));
+        self.collect_or_retry(wait, recoveries).await;
     }
 
-    /// Repeats a collection that failed, once it is time.
+    /// Repeats a collection that failed, once it is time or the log has recovered.
     pub(super) async fn collect_again(&mut self) {
-        if self.again.is_some_and(|(at, _)| at <= self.objects.real.monotonic()) {
+        let Some(Retry { at, wait, recoveries }) = self.retry else { return };
+        if at <= self.objects.real.monotonic() {
             self.collect().await;
+        } else if recoveries.is_some_and(|before| before != self.shared.recoveries()) {
+            self.collect_or_retry(wait, None).await;
         }
+    }
+
+    async fn collect_or_retry(&mut self, wait: Duration, recoveries: Option<u64>) {
+        let removed = self.remove_unneeded().await;
+        let retry = || Retry { at: self.objects.real.monotonic() + wait, wait, recoveries };
+        self.retry = removed.is_err().then(retry);
+        self.shared.removed(Removal::Unneeded, removed.err().as_ref());
     }
 
     async fn remove_unneeded(&mut self) -> Result<(), ReplicaError> {

@@ -8,6 +8,7 @@ mod active;
 mod apply;
 mod backoff;
 mod base;
+mod base_requests;
 mod branch;
 mod bucket_retry;
 mod chunks;

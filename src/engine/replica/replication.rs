@@ -64,7 +64,7 @@ impl Replication {
 
     /// Requests a base. Waits until it is complete and the objects that it replaces are removed.
     pub async fn make_base(&self) {
-        // The sender is part of the shared state, so the channel stays open.
-        drop(self.shared.ask_for_base().changed().await);
+        // The sender is part of the shared state until the base is finished, so the channel stays open.
+        drop(self.shared.base_requests.ask().await);
     }
 }

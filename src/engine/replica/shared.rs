@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
 
+use super::base_requests::BaseRequests;
 use super::error::ReplicaError;
 use super::lease::Lease;
 use super::status::{BaseStatus, ReplicaStatus, Role, State};
@@ -61,6 +61,8 @@ struct Inner {
     log_bytes: u64,
     log_slots: u64,
     wants_beat: bool,
+    /// Number of failures of the log that have ended.
+    recoveries: u64,
     resyncs: u64,
     /// Whether the log has a gap that the next base closes.
     is_resyncing: bool,
@@ -83,12 +85,7 @@ pub struct Shared {
     confirmed: watch::Sender<u64>,
     deposed: watch::Sender<bool>,
     pub(super) beat: Notify,
-    /// Notified when a base is needed at once.
-    pub(super) base_wanted: Notify,
-    /// Notified when the log has a gap, which only a new base closes.
-    pub(super) gap_begun: Notify,
-    /// Number of finished bases.
-    bases: watch::Sender<u64>,
+    pub(super) base_requests: BaseRequests,
 }
 
 impl Shared {
@@ -100,9 +97,7 @@ impl Shared {
         holder: String,
         claimed_at: Timestamp,
     ) -> Self {
-        let (confirmed, deposed, bases) =
-            (watch::Sender::new(claim.slot), watch::Sender::new(false), watch::Sender::new(0));
-        let (beat, base_wanted, gap_begun) = (Notify::new(), Notify::new(), Notify::new());
+        let (confirmed, deposed) = (watch::Sender::new(claim.slot), watch::Sender::new(false));
         Self {
             outbox,
             claim,
@@ -115,10 +110,8 @@ impl Shared {
             has_lost_keys: AtomicBool::new(false),
             confirmed,
             deposed,
-            beat,
-            base_wanted,
-            gap_begun,
-            bases,
+            beat: Notify::new(),
+            base_requests: BaseRequests::default(),
         }
     }
 
@@ -131,7 +124,7 @@ impl Shared {
     pub(super) fn confirm(&self, position: Position, bytes: u64, now: Timestamp) {
         self.outbox.confirm(position);
         let mut inner = self.inner();
-        inner.failure = None;
+        self.recover(&mut inner);
         inner.last_confirmed_at = Some(now);
         inner.log_bytes += bytes;
         inner.log_slots += 1;
@@ -144,8 +137,21 @@ impl Shared {
     /// Records that the bucket's log ends where this process expects.
     pub(super) fn reached(&self, now: Timestamp) {
         let mut inner = self.inner();
-        inner.failure = None;
+        self.recover(&mut inner);
         inner.last_confirmed_at = Some(now);
+    }
+
+    /// Records that the log reaches the bucket.
+    fn recover(&self, inner: &mut Inner) {
+        if inner.failure.take().is_some() {
+            inner.recoveries += 1;
+            self.base_requests.recovered.notify_one();
+        }
+    }
+
+    /// Returns the number of failures of the log that have ended.
+    pub(super) fn recoveries(&self) -> u64 {
+        self.inner().recoveries
     }
 
     /// Records a failed request, which is retried.
@@ -234,30 +240,6 @@ impl Shared {
         std::mem::take(&mut self.inner().wants_beat)
     }
 
-    /// Requests a base now. The receiver is notified of each finished base.
-    pub fn ask_for_base(&self) -> watch::Receiver<u64> {
-        let bases = self.bases.subscribe();
-        self.base_wanted.notify_one();
-        bases
-    }
-
-    /// Waits for a request of a base, and returns true. Returns false after `tick`, or if the log has a gap, so that a
-    /// base may be due.
-    pub(super) async fn base_request(&self, tick: Duration) -> bool {
-        tokio::select! {
-            biased;
-            () = self.base_wanted.notified() => true,
-            () = self.gap_begun.notified() => false,
-            () = sleep(tick) => false,
-        }
-    }
-
-    /// Returns the number of finished bases, for tests.
-    #[cfg(test)]
-    pub(super) fn finished_bases(&self) -> watch::Receiver<u64> {
-        self.bases.subscribe()
-    }
-
     /// Sets the newest base in the bucket.
     pub(super) fn set_base(&self, base: BaseStatus) {
         self.inner().base = Some(base);
@@ -271,7 +253,7 @@ impl Shared {
     /// Records that a base is finished, and that the objects that it replaces are removed if they can be.
     pub(super) fn base_finished(&self) {
         self.inner().is_resyncing = false;
-        self.bases.send_modify(|bases| *bases += 1);
+        self.base_requests.finish();
     }
 
     /// Restarts the counts of the log at a new base.

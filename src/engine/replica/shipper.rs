@@ -104,7 +104,7 @@ impl Shipper {
             let Some(next) = next else {
                 if self.shared.outbox.has_gap() {
                     // The writer drops records too, for example if the disk refuses them.
-                    self.shared.gap_begun.notify_one();
+                    self.shared.base_requests.gap_begun.notify_one();
                 }
                 if is_draining && self.shared.lease.is_waiting() && !self.shared.outbox.has_unconfirmed() {
                     return ShipperEnd::Waiting;

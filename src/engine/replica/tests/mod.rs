@@ -104,8 +104,6 @@ impl Machine {
     /// Starts to serve with an account, and waits for a base that has it.
     async fn serve_with_base(&self) -> Serving {
         let serving = self.serve().await;
-        // A new log gets its first base without a request. Otherwise the requested one would be made during the test.
-        serving.active.shared().finished_bases().wait_for(|finished| *finished > 0).await.unwrap();
         serving.add_account().await;
         serving.base().await;
         serving
@@ -157,7 +155,7 @@ impl Serving {
 
     /// Requests a base, and waits for it.
     async fn base(&self) {
-        self.active.shared().ask_for_base().changed().await.unwrap();
+        self.active.shared().base_requests.ask().await.unwrap();
     }
 
     async fn stop(self) -> bool {

@@ -62,3 +62,28 @@ async fn every_expired_key_is_overwritten_although_none_can_be_removed() {
     assert!(expired.iter().all(|segment| bucket.object(&name(segment)).is_none()));
     assert!(serving.stop().await);
 }
+
+#[tokio::test]
+async fn a_failed_collection_is_repeated_once_the_log_has_recovered() {
+    let bucket = MemoryStore::default();
+    let machine = Machine::new(&bucket, "first", 1);
+    let serving = machine.serve_with_base().await;
+    refuse_removals(&machine);
+    serving.base().await;
+    machine.bucket.draw(|_| Some(BucketFault::Forbidden));
+    serving.add_account().await;
+    let becomes = |condition: fn(&ReplicaStatus) -> bool| {
+        let active = &serving.active;
+        let met = async move {
+            while !condition(&active.status(START)) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(40), met)
+    };
+    let fails = |status: &ReplicaStatus| status.error.as_ref().is_some_and(|error| !error.starts_with("remove of "));
+    becomes(fails).await.expect("the log fails too");
+    machine.bucket.draw(|_| None);
+    becomes(|status| status.state == State::Ok).await.expect("regular tries are a minute apart");
+    assert!(serving.stop().await);
+}

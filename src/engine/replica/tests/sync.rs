@@ -145,7 +145,7 @@ async fn after_a_gap_answers_wait_for_the_base_that_makes_them_restorable() {
         let outbox = Arc::clone(serving.store.outbox().unwrap());
         machine.bucket.draw(|call| call.name.starts_with("base/").then_some(BucketFault::Unreachable));
         outbox.begin_gap();
-        let mut bases = serving.active.shared().ask_for_base();
+        let base = serving.active.shared().base_requests.ask();
         while outbox.has_gap() || outbox.resumed().is_some() {
             tokio::task::yield_now().await;
         }
@@ -158,7 +158,7 @@ async fn after_a_gap_answers_wait_for_the_base_that_makes_them_restorable() {
             assert!(outbox.is_degraded(), "the bucket has the batch, but not its base");
         }
         machine.bucket.draw(|_| None);
-        bases.changed().await.unwrap();
+        base.await.unwrap();
         serving.settled().await;
         commit(&serving.store).await.unwrap();
         assert_eq!(accounts(&serving.store.snapshot().unwrap()), 3);

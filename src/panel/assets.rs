@@ -1,11 +1,14 @@
 //! The style sheets, the script and the icon, embedded in the program. File names carry a hash of the content, so
 //! browsers can cache them forever and still load a new version at once.
 
+use std::io::Read as _;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::bufread::GzEncoder;
 use hyper::StatusCode;
-use hyper::header::CACHE_CONTROL;
+use hyper::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, VARY};
 use sha2::{Digest as _, Sha256};
 
 use super::page_error::PageError;
@@ -21,6 +24,8 @@ pub(super) struct Asset {
     pub(super) path: String,
     content_type: &'static str,
     bytes: Bytes,
+    /// The same in gzip. Unlike pages, these files hold no secrets that their compressed size could betray.
+    compressed: Bytes,
 }
 
 /// All embedded files.
@@ -52,7 +57,11 @@ impl Asset {
     fn new(stem: &str, extension: &str, content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         let hash = hex::encode(&Sha256::digest(&bytes)[..8]);
-        Self { path: format!("/assets/{stem}-{hash}.{extension}"), content_type, bytes }
+        let mut compressed = Vec::new();
+        // Reading from memory does not fail.
+        drop(GzEncoder::new(&bytes[..], Compression::best()).read_to_end(&mut compressed));
+        let path = format!("/assets/{stem}-{hash}.{extension}");
+        Self { path, content_type, bytes, compressed: compressed.into() }
     }
 }
 
@@ -93,8 +102,22 @@ pub(super) async fn show(_: &Api, call: Call<()>) -> Result<Answer, PageError> {
     let asset =
         [&all.style, &all.docs_style, &all.script, &all.icon].into_iter().find(|asset| asset.path == call.path());
     let asset = asset.ok_or(ApiError::NotFound)?;
-    let answer = Answer::bytes(StatusCode::OK, asset.content_type, asset.bytes.clone());
-    Ok(answer.with_header(CACHE_CONTROL, "public, max-age=31536000, immutable"))
+    let answer = if call.header(&ACCEPT_ENCODING).is_some_and(accepts_gzip) {
+        let answer = Answer::bytes(StatusCode::OK, asset.content_type, asset.compressed.clone());
+        answer.with_header(CONTENT_ENCODING, "gzip")
+    } else {
+        Answer::bytes(StatusCode::OK, asset.content_type, asset.bytes.clone())
+    };
+    Ok(answer.with_header(VARY, "accept-encoding").with_header(CACHE_CONTROL, "public, max-age=31536000, immutable"))
+}
+
+/// Returns whether an `Accept-Encoding` header (RFC 9110, section 12.5.3) names gzip, without the weight 0.
+fn accepts_gzip(header: &str) -> bool {
+    header.split(',').any(|one| {
+        let (coding, weight) = one.split_once(';').unwrap_or((one, ""));
+        let refused = weight.trim().strip_prefix("q=").is_some_and(|weight| weight.parse() == Ok(0.0));
+        coding.trim().eq_ignore_ascii_case("gzip") && !refused
+    })
 }
 
 #[cfg(test)]
@@ -116,5 +139,16 @@ mod tests {
     fn embedded_files_stay_small() {
         let all = assets();
         assert!(all.script.bytes.len() < 10_000 && all.style.bytes.len() < 30_000 && all.icon.bytes.len() < 2_000);
+        assert!(all.style.compressed.len() < 10_000);
+    }
+
+    #[test]
+    fn gzip_is_sent_only_to_those_who_accept_it() {
+        for header in ["gzip", "deflate, GZIP", "br;q=1.0, gzip;q=0.8", "gzip; q=0.001"] {
+            assert!(accepts_gzip(header), "{header}");
+        }
+        for header in ["", "identity", "br", "x-gzip", "gzip;q=0", "br, gzip; q=0.0"] {
+            assert!(!accepts_gzip(header), "{header}");
+        }
     }
 }

@@ -62,7 +62,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("mail-parser", Only(&["mail", "net"]), "parses MIME of other programs"),
     ("memchr", Only(&["mail"]), "searches for line ends with SIMD"),
     ("quick-xml", Only(&["mail"]), "parses the XML of DMARC reports as a stream"),
-    ("flate2", Only(&["mail"]), "decompresses DMARC reports (gzip and zip) as a stream"),
+    ("flate2", Only(&["mail", "panel"]), "decompresses DMARC reports as a stream; compresses embedded files"),
     ("hickory-resolver", Only(&["net"]), "DNS with DNSSEC"),
     ("idna", Only(&["domain"]), "international domain names"),
     ("psl", Only(&["domain"]), "the public suffix list, for registrable domains"),

@@ -94,15 +94,13 @@ impl BaseMaker {
                     sleep(backoff.next(&*self.objects.entropy)).await;
                     continue;
                 }
-                backoff = Backoff::default();
+                (backoff, is_asked) = (Backoff::default(), false);
             }
             self.collector.collect_again().await;
-            let wake = self.shared.base_requests.wake(TICK).await;
-            is_asked = wake == Wake::Request;
-            if wake == Wake::Check
-                && let Err(error) = self.look_for_loss().await
-            {
-                self.report(&error);
+            match self.shared.base_requests.wake(TICK).await {
+                Wake::Request => is_asked = true,
+                Wake::Check => self.look_for_loss().await.unwrap_or_else(|error| self.report(&error)),
+                Wake::Recovery => {}
             }
         }
     }

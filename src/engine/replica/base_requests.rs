@@ -1,4 +1,4 @@
-//! What wakes the base maker: requests of a base, a gap in the log, and a log that reaches the bucket again.
+//! Reasons to wake the base maker: requests of a base, a gap in the log, and a log that reaches the bucket again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -2,28 +2,39 @@
 //! account may use all of it. While another account holds or claims units, an account gets at most half of the budget.
 //! Under contention a site or a network gets at most a sixteenth.
 //!
-//! Units are released when their use ends, which may take minutes. Accounts that hold few units may therefore exceed
-//! the budget together by an eighth, and accounts that hold none by another eighth. So even if one account has taken
-//! everything before the others came, they are served at once.
+//! Units are released when their use ends, which may take minutes, and nobody knows when the next account comes. A
+//! reserve within the budget would either stay unused by a single account, or be gone when it is needed. So what is
+//! kept for others lies beyond the budget, which together they exceed by at most a half:
+//!
+//! - Units that an account holds beyond its half do not count against the others, up to a quarter of the budget. An
+//!   account that took everything while it was alone leaves the others as much as it would have left beside them.
+//! - Accounts that hold few units may exceed the budget by an eighth, and accounts that hold none by another eighth. So
+//!   they are served at once even if several accounts have taken everything.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod waiting;
+
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
 
 use crate::base::id::AccountId;
 use crate::domain::stream::Stream;
+use waiting::WaitingClaims;
 
 /// Fraction of the budget reserved for transactional mail: one of this many parts.
 const TRANSACTIONAL_PART: u32 = 4;
+/// Maximum of the units that one account holds beyond half and that do not count against the others: one of this many
+/// parts.
+const BEYOND_HALF_PART: u32 = 4;
 /// Fraction by which accounts with few units may exceed the budget: one of this many parts.
 const EXTRA_PART: u32 = 8;
 /// Limit for an account with few units, and for a site under contention: one of this many parts.
 const SMALL_PART: u32 = 16;
-/// Units up to which an account may have one large claim beyond the budget, and up to which small claims pass a large
-/// one of their account: one of this many parts.
+/// Units of large claims up to which an account may have another one beyond the budget, and units of small claims that
+/// may pass a large one into what lies beyond the budget: one of this many parts.
 const FEW_PART: u32 = 32;
-/// Maximum first claim of an account that may use the second eighth: one of this many parts, and at least one unit.
-const FIRST_PART: u32 = 256;
+/// Maximum of a small claim: one of this many parts, and at least one unit.
+const SMALL_CLAIM_PART: u32 = 256;
 /// Minimum size of a budget that may be exceeded.
 const EXTRA_FROM: u32 = 16;
 /// Maximum number of an account's claims that are searched for one that fits the free units.
@@ -77,7 +88,9 @@ pub struct Budget {
     marketing_units: u32,
     used: u32,
     marketing_used: u32,
-    accounts: HashMap<AccountId, u32>,
+    accounts: HashMap<AccountId, Held>,
+    /// Sum of the units that accounts hold beyond half of the budget.
+    beyond_half: u32,
     sites: HashMap<u64, u32>,
     networks: HashMap<Network, u32>,
     transactional: WaitingClaims,
@@ -85,11 +98,13 @@ pub struct Budget {
     last_id: ClaimId,
 }
 
-/// The waiting claims of one stream.
-#[derive(Debug, Default)]
-struct WaitingClaims {
-    claims: HashMap<AccountId, BTreeMap<ClaimId, Claim>>,
-    turns: VecDeque<AccountId>,
+/// Units of an account.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    /// All units.
+    units: u32,
+    /// Those of small claims.
+    small: u32,
 }
 
 /// Shares of sites and networks, in the order in which claims are searched.
@@ -115,6 +130,7 @@ impl Budget {
             used: 0,
             marketing_used: 0,
             accounts: HashMap::new(),
+            beyond_half: 0,
             sites: HashMap::new(),
             networks: HashMap::new(),
             transactional: WaitingClaims::default(),
@@ -128,12 +144,7 @@ impl Budget {
         self.last_id += 1;
         let claim = Claim { units: claim.units.min(self.most(claim.stream)), ..claim };
         let id = self.last_id;
-        let waiting = self.of(claim.stream);
-        let claims = waiting.claims.entry(claim.account).or_default();
-        if claims.is_empty() {
-            waiting.turns.push_back(claim.account);
-        }
-        claims.insert(id, claim);
+        self.of(claim.stream).add(id, claim);
         id
     }
 
@@ -187,7 +198,7 @@ impl Budget {
         if claim.stream == Stream::Marketing {
             self.marketing_used -= claim.units;
         }
-        less(&mut self.accounts, claim.account, claim.units);
+        self.change(claim, |held, units| held - units);
         claim.site.into_iter().for_each(|site| less(&mut self.sites, site, claim.units));
         claim.network.into_iter().for_each(|network| less(&mut self.networks, network, claim.units));
     }
@@ -209,9 +220,24 @@ impl Budget {
         if claim.stream == Stream::Marketing {
             self.marketing_used += claim.units;
         }
-        *self.accounts.entry(claim.account).or_default() += claim.units;
+        self.change(claim, |held, units| held + units);
         claim.site.into_iter().for_each(|site| *self.sites.entry(site).or_default() += claim.units);
         claim.network.into_iter().for_each(|network| *self.networks.entry(network).or_default() += claim.units);
+    }
+
+    /// Changes the units of the claim's account by those of the claim.
+    fn change(&mut self, claim: &Claim, by: impl Fn(u32, u32) -> u32) {
+        let (half, is_small) = (self.half(), self.is_small(claim));
+        let held = self.accounts.entry(claim.account).or_default();
+        let before = held.units.saturating_sub(half);
+        held.units = by(held.units, claim.units);
+        if is_small {
+            held.small = by(held.small, claim.units);
+        }
+        self.beyond_half = self.beyond_half - before + held.units.saturating_sub(half);
+        if held.units == 0 {
+            self.accounts.remove(&claim.account);
+        }
     }
 
     /// Returns whether a transactional claim within its account's share waits for units that are not free.
@@ -222,47 +248,82 @@ impl Budget {
 
     fn next(&self, stream: Stream, shares: SiteShares) -> Option<(ClaimId, Claim)> {
         let waiting = if stream == Stream::Transactional { &self.transactional } else { &self.marketing };
-        waiting.turns.iter().find_map(|account| {
-            // A large claim that waits blocks the later ones of its account. Otherwise it might never be granted. A few
-            // small ones pass, because units of other accounts may stay in use for minutes.
-            let passing = self.units / FEW_PART;
-            let mut is_blocked = false;
-            let mut claims = waiting.claims.get(account)?.iter().take(LOOK_MAX);
-            let found = claims.find(|(_, claim)| {
-                let is_free = self.is_free(claim) && self.has_account_share(claim);
-                let passes = !is_blocked || held(&self.accounts, account) + claim.units <= passing;
-                is_blocked |= !is_free;
-                is_free && passes && self.has_site_share(claim, shares)
-            });
-            found.map(|(id, claim)| (*id, *claim))
-        })
+        waiting.turns.iter().find_map(|account| self.next_of(waiting.claims.get(account)?, shares))
+    }
+
+    /// Returns the account's next claim that can be granted. A claim that waits blocks the later ones of its account,
+    /// otherwise a large one might never be granted. Small ones pass it, because other units may stay in use for
+    /// minutes.
+    fn next_of(&self, claims: &BTreeMap<ClaimId, Claim>, shares: SiteShares) -> Option<(ClaimId, Claim)> {
+        let (mut blocking, mut looks) = (None, 0);
+        for (id, claim) in claims {
+            if blocking.is_some() && !self.is_small(claim) {
+                continue;
+            }
+            let is_free = self.is_free(claim) && self.has_account_share(claim);
+            let passes = blocking.is_none_or(|blocking| self.passes(claim, blocking));
+            if is_free && passes && self.has_site_share(claim, shares) {
+                return Some((*id, *claim));
+            }
+            if !is_free {
+                blocking.get_or_insert(claim);
+            }
+            looks += 1;
+            if looks == LOOK_MAX {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Returns whether a small claim passes an earlier one of its account. If the account might then never have room
+    /// for the earlier one, a few small ones at a time pass: with these, it still fits beyond the budget.
+    fn passes(&self, claim: &Claim, earlier: &Claim) -> bool {
+        let Held { units, small } = held(&self.accounts, &claim.account);
+        let leaves_room = units + claim.units + earlier.units <= self.half();
+        small + claim.units <= self.units / FEW_PART || leaves_room && self.fits(claim, 0)
     }
 
     fn is_free(&self, claim: &Claim) -> bool {
-        let held = held(&self.accounts, &claim.account);
-        let is_small = held + claim.units <= self.units / SMALL_PART;
-        let is_one_large = held <= self.units / FEW_PART && claim.units <= self.extra();
-        let extra = if held == 0 && claim.units <= (self.units / FIRST_PART).max(1) {
+        self.fits(claim, self.overdraft(claim))
+    }
+
+    /// Returns whether the units of `claim` are free if it may exceed the budget by `overdraft`. The part of marketing
+    /// is exceeded by half of that, so that some units are always left for transactional mail.
+    fn fits(&self, claim: &Claim, overdraft: u32) -> bool {
+        let own = held(&self.accounts, &claim.account).units.saturating_sub(self.half());
+        let beyond_half = (self.beyond_half - own).min(self.units / BEYOND_HALF_PART);
+        let beyond = beyond_half + overdraft;
+        let is_of_stream = claim.stream == Stream::Transactional
+            || self.marketing_used + claim.units <= self.marketing_units + beyond / 2;
+        is_of_stream && self.used + claim.units <= self.units + beyond
+    }
+
+    /// Returns the number of units by which `claim` may exceed the budget, because its account holds few. Large claims
+    /// don't count against small ones.
+    fn overdraft(&self, claim: &Claim) -> u32 {
+        let Held { units, small } = held(&self.accounts, &claim.account);
+        let is_small = self.is_small(claim);
+        let counted = if is_small { small } else { units };
+        let is_one_large = !is_small && units - small <= self.units / FEW_PART && claim.units <= self.extra();
+        if units == 0 && is_small {
             2 * self.extra()
-        } else if is_small || is_one_large {
+        } else if counted + claim.units <= self.units / SMALL_PART || is_one_large {
             self.extra()
         } else {
             0
-        };
-        let is_of_stream =
-            claim.stream == Stream::Transactional || self.marketing_used + claim.units <= self.marketing_units;
-        is_of_stream && self.used + claim.units <= self.units + extra
+        }
     }
 
     fn has_account_share(&self, claim: &Claim) -> bool {
-        let held = held(&self.accounts, &claim.account);
-        held == 0 || held + claim.units <= self.units.div_ceil(2) || !self.has_others(claim.account)
+        let held = held(&self.accounts, &claim.account).units;
+        held == 0 || held + claim.units <= self.half() || !self.has_others(claim.account)
     }
 
     /// Returns whether another account holds or claims units.
     fn has_others(&self, account: AccountId) -> bool {
         let claims = |waiting: &WaitingClaims| waiting.turns.iter().take(2).any(|other| *other != account);
-        self.used > held(&self.accounts, &account) || claims(&self.transactional) || claims(&self.marketing)
+        self.used > held(&self.accounts, &account).units || claims(&self.transactional) || claims(&self.marketing)
     }
 
     fn has_site_share(&self, claim: &Claim, shares: SiteShares) -> bool {
@@ -282,6 +343,14 @@ impl Budget {
         }
     }
 
+    const fn half(&self) -> u32 {
+        self.units.div_ceil(2)
+    }
+
+    fn is_small(&self, claim: &Claim) -> bool {
+        claim.units <= (self.units / SMALL_CLAIM_PART).max(1)
+    }
+
     const fn extra(&self) -> u32 {
         if self.units < EXTRA_FROM { 0 } else { self.units / EXTRA_PART }
     }
@@ -294,26 +363,7 @@ impl Budget {
     }
 }
 
-impl WaitingClaims {
-    fn remove(&mut self, id: ClaimId, account: AccountId) {
-        let Some(claims) = self.claims.get_mut(&account) else { return };
-        claims.remove(&id);
-        if claims.is_empty() {
-            self.claims.remove(&account);
-            self.turns.retain(|other| *other != account);
-        }
-    }
-
-    /// Moves the account to the end of the queue.
-    fn end_turn(&mut self, account: AccountId) {
-        if let Some(at) = self.turns.iter().position(|other| *other == account) {
-            self.turns.remove(at);
-            self.turns.push_back(account);
-        }
-    }
-}
-
-fn held<K: Hash + Eq>(by: &HashMap<K, u32>, key: &K) -> u32 {
+fn held<K: Hash + Eq, V: Copy + Default>(by: &HashMap<K, V>, key: &K) -> V {
     by.get(key).copied().unwrap_or_default()
 }
 

@@ -24,21 +24,48 @@ fn of(claims: &[Claim], account: u8) -> usize {
 }
 
 #[test]
-fn a_single_account_gets_the_whole_budget_and_others_are_still_served_at_once() {
+fn a_single_account_gets_the_whole_budget_and_the_others_still_a_quarter_at_once() {
     let mut budget = Budget::new(64);
     (0..100).for_each(|site| _ = budget.request(claim(1, site)));
     let first = granted(&mut budget);
     assert_eq!(first.len(), 64);
-    (2..5).for_each(|account| (0..100).for_each(|site| _ = budget.request(claim(account, site))));
+    (0..100).for_each(|site| _ = budget.request(claim(2, site)));
+    assert_eq!(of(&granted(&mut budget), 2), 16, "none of them has ended");
+    (3..5).for_each(|account| (0..100).for_each(|site| _ = budget.request(claim(account, site))));
     let others = granted(&mut budget);
-    assert_eq!([2, 3, 4].map(|account| of(&others, account)), [3, 3, 2], "they exceed the budget by an eighth");
-    // While the first account holds more than half, its released units go to the others.
-    first.iter().take(20).for_each(|claim| budget.release(claim));
+    assert_eq!([2, 3, 4].map(|account| of(&others, account)), [0, 4, 4], "those with few get an eighth more");
+    // The first account gets nothing while it holds half, and units that it held beyond half are not free again.
+    first.iter().take(32).for_each(|claim| budget.release(claim));
     let again = granted(&mut budget);
-    assert_eq!((of(&again, 1), again.len()), (0, 12));
-    first.iter().skip(20).take(20).for_each(|claim| budget.release(claim));
-    let again = granted(&mut budget);
-    assert_eq!(([1, 2, 3, 4].map(|account| of(&again, account)), again.len()), ([5; 4], 20));
+    assert_eq!((of(&again, 1), again.len()), (0, 8));
+    first.iter().skip(32).take(32).for_each(|claim| budget.release(claim));
+    assert_eq!(granted(&mut budget).len(), 32);
+}
+
+#[test]
+fn whatever_a_single_account_took_in_a_stream_another_gets_a_part_of_it_at_once() {
+    for stream in Stream::ALL {
+        let mut budget = Budget::new(64);
+        (0..100).for_each(|site| _ = budget.request(Claim { stream, ..claim(1, site) }));
+        let first = granted(&mut budget).len();
+        (0..100).for_each(|site| _ = budget.request(Claim { stream, ..claim(2, site) }));
+        let second = of(&granted(&mut budget), 2);
+        let expected = if stream == Stream::Transactional { (64, 16) } else { (48, 8) };
+        assert_eq!((first, second), expected, "marketing is given half as much");
+    }
+}
+
+#[test]
+fn units_are_left_for_transactional_mail_however_many_accounts_send_marketing_mail() {
+    let mut budget = Budget::new(64);
+    for account in 1..60 {
+        let claims = if account == 1 { 64 } else { 2 };
+        (0..claims).for_each(|_| _ = budget.request(Claim { stream: Stream::Marketing, ..claim(account, 1) }));
+        granted(&mut budget);
+    }
+    assert_eq!(budget.used(), 64);
+    (0..100).for_each(|site| _ = budget.request(claim(60, site)));
+    assert_eq!(of(&granted(&mut budget), 60), 16, "a quarter of the budget");
 }
 
 #[test]
@@ -46,7 +73,7 @@ fn an_account_that_holds_nothing_is_served_at_once_even_if_three_others_hold_all
     let mut budget = Budget::new(64);
     for account in 1..4 {
         (0..100).for_each(|site| _ = budget.request(claim(account, site)));
-        let expected = [64, 4, 4][usize::from(account) - 1];
+        let expected = [64, 16, 4][usize::from(account) - 1];
         let first = granted(&mut budget);
         assert_eq!((first.len(), of(&first, account)), (expected, expected), "{account}");
     }
@@ -127,20 +154,60 @@ fn marketing_mail_does_not_wait_for_transactional_mail_beyond_its_account_s_shar
     assert!(budget.take_now(other), "waiting claims of others can't be granted");
 }
 
+/// Lets two accounts hold nearly all of 256 units, each at most half.
+fn fill(budget: &mut Budget) {
+    for account in [1, 3] {
+        (0..7).for_each(|_| _ = budget.request(Claim { units: 18, ..claim(account, 1) }));
+    }
+    assert_eq!(granted(budget).len(), 14);
+}
+
 #[test]
-fn a_large_claim_of_an_account_with_few_units_is_granted_beyond_the_budget_and_small_ones_pass_it() {
+fn a_large_claim_of_an_account_with_few_units_is_granted_beyond_the_budget() {
     let mut budget = Budget::new(256);
-    (0..14).for_each(|site| _ = budget.request(Claim { units: 19, ..claim(1, site) }));
-    assert_eq!(granted(&mut budget).len(), 13);
+    fill(&mut budget);
     budget.request(Claim { units: 18, ..claim(2, 100) });
     assert_eq!(of(&granted(&mut budget), 2), 1);
-    // A second large one waits, and small ones pass it only while the account holds few units.
+    budget.request(Claim { units: 18, ..claim(2, 100) });
+    assert_eq!(of(&granted(&mut budget), 2), 0, "a second one has to wait");
+}
+
+#[test]
+fn small_claims_pass_a_large_one_of_their_account_that_still_gets_its_turn() {
     let mut budget = Budget::new(256);
-    (0..13).for_each(|site| _ = budget.request(Claim { units: 19, ..claim(1, site) }));
-    assert_eq!(granted(&mut budget).len(), 13);
-    budget.request(Claim { units: 40, ..claim(2, 100) });
-    (0..20).for_each(|site| _ = budget.request(claim(2, site)));
+    fill(&mut budget);
+    let large = Claim { units: 18, ..claim(2, 100) };
+    assert!(budget.take_now(large));
+    let waiting = (budget.request(large), large);
+    // However long its large claims hold their units, its small ones are granted at once.
+    for _ in 0..100 {
+        (10..18).for_each(|site| _ = budget.request(claim(2, site)));
+        let small = granted(&mut budget);
+        assert_eq!(small, [10, 11, 12, 13, 14, 15, 16, 17].map(|site| claim(2, site)));
+        small.iter().for_each(|claim| budget.release(claim));
+    }
+    // Even if they never end, and more of them wait, the second large one is granted once the first has ended.
+    (10..100).for_each(|site| _ = budget.request(claim(2, site)));
     assert_eq!(granted(&mut budget).len(), 8);
+    budget.release(&large);
+    assert_eq!(budget.grant(), Some(waiting));
+}
+
+#[test]
+fn a_large_claim_over_its_account_s_share_is_granted_despite_a_stream_of_small_ones() {
+    let mut budget = Budget::new(256);
+    assert!(budget.take_now(claim(1, 1)), "another account is active");
+    let mut small: Vec<_> = (0..128).map(|site| claim(2, site)).filter(|claim| budget.take_now(*claim)).collect();
+    assert_eq!(small.len(), 128);
+    let large = Claim { units: 20, ..claim(2, 200) };
+    let waiting = (budget.request(large), large);
+    // For each small one that ends, another one comes.
+    for site in 300..320 {
+        assert_eq!(budget.grant(), None);
+        budget.release(&small.remove(0));
+        budget.request(claim(2, site));
+    }
+    assert_eq!(budget.grant(), Some(waiting));
 }
 
 #[test]
@@ -177,10 +244,11 @@ proptest! {
                 taken.push(claim);
             }
             let used: u32 = taken.iter().map(|claim| claim.units).sum();
-            prop_assert!(budget.used == used && used <= 40);
+            prop_assert!(budget.used == used && used <= 48);
             let of_one = |number| taken.iter().filter(|one| one.account == claim(number, 0).account).map(|one| one.units).sum::<u32>();
-            prop_assert!((1..5).all(|number| of_one(number) <= 32), "no account exceeds the whole budget");
-            prop_assert_eq!(budget.has_waiters(), !waiting.is_empty());
+            prop_assert!((1..5).all(|number| of_one(number) <= 34), "only small claims exceed the whole budget");
+            let beyond = (1..5).map(|number| of_one(number).saturating_sub(16)).sum::<u32>();
+            prop_assert_eq!((budget.has_waiters(), budget.beyond_half), (!waiting.is_empty(), beyond));
         }
         taken.iter().for_each(|claim| budget.release(claim));
         let left: Vec<_> = std::iter::from_fn(|| { let (_, claim) = budget.grant()?; budget.release(&claim); Some(()) }).collect();

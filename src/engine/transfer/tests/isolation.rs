@@ -28,6 +28,12 @@ async fn hanging_connections_of_one_account_do_not_delay_another() {
     }
     world.net.has_seen(80 + 64).await;
     world.become_another_account().await;
+    // Although it has slow sites of its own.
+    for n in 0..10 {
+        world.net.behave(&format!("mx.own{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
+        world.send_from("us@other.test", &format!("u@own{n}.test")).await;
+    }
+    world.net.has_seen(80 + 64 + 10).await;
     let id = world.send_from("us@other.test", "u@new.test").await;
     world.is_delivered(id).await;
     let again = world.send_from("us@other.test", "u@new.test").await;

@@ -218,7 +218,7 @@ impl Destination {
     fn limit(&mut self, limit: RequestedLimit, now: Timestamp, effects: &mut Vec<Effect>) {
         match limit {
             RequestedLimit::Pause(until) => {
-                if self.window.hold(until, now) {
+                if let Some(until) = self.window.hold(until, now) {
                     self.throttle(until, effects);
                 }
             }

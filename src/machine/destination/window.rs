@@ -33,6 +33,8 @@ pub(super) struct Window {
     fewer: Option<(usize, Timestamp)>,
     /// Time at which the next requested probe is allowed.
     next_request_at: Timestamp,
+    /// The end of the backoff that a requested probe interrupts.
+    interrupted: Option<Timestamp>,
 }
 
 /// Trust in a site.
@@ -96,6 +98,7 @@ impl Window {
             closed_at: Timestamp::ZERO,
             fewer: None,
             next_request_at: Timestamp::ZERO,
+            interrupted: None,
         }
     }
 
@@ -141,6 +144,7 @@ impl Window {
             WindowState::Open => self.failures = 0,
             WindowState::Probing => {
                 self.failures = 0;
+                self.interrupted = None;
                 self.state = WindowState::Open;
             }
             // The connection was opened before the backoff, which continues.
@@ -180,12 +184,17 @@ impl Window {
     }
 
     /// The site refused us or could not be reached. Returns the end of the new backoff. Several connections may meet
-    /// the same failure, which begins only one backoff.
+    /// the same failure, which begins only one backoff. If a requested probe failed, the backoff that it interrupted
+    /// continues: the requests of one account must not keep the site from the others for longer.
     pub(super) fn pushed_back(&mut self, now: Timestamp) -> Option<Timestamp> {
         if let WindowState::BackedOff(until) = self.state
             && until > now
         {
             return None;
+        }
+        if let Some(until) = self.interrupted(now) {
+            self.close(until, now);
+            return Some(until);
         }
         self.halve();
         let until = now + Duration::from_secs(HOLD_SECS[self.failures.min(HOLD_SECS.len() - 1)]);
@@ -198,21 +207,29 @@ impl Window {
         Some(until)
     }
 
-    /// Backs the site off until then, for a reason that is not its own failure. Returns false if it already is.
-    pub(super) fn hold(&mut self, until: Timestamp, now: Timestamp) -> bool {
-        match self.state {
-            WindowState::BackedOff(held) if held >= until => false,
-            WindowState::BackedOff(_) | WindowState::Open | WindowState::Probing => {
-                self.close(until, now);
-                true
-            }
+    /// Backs the site off until then, for a reason that is not its own failure. After a requested probe, the backoff
+    /// that it interrupted continues instead. Returns the end of the backoff, unless the site already has a longer one.
+    pub(super) fn hold(&mut self, until: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        if let WindowState::BackedOff(held) = self.state
+            && held >= until
+        {
+            return None;
         }
+        let until = self.interrupted(now).unwrap_or(until);
+        self.close(until, now);
+        Some(until)
+    }
+
+    /// Returns the end of the backoff that a requested probe interrupts, if it is in the future.
+    fn interrupted(&self, now: Timestamp) -> Option<Timestamp> {
+        self.interrupted.filter(|until| *until > now)
     }
 
     fn close(&mut self, until: Timestamp, now: Timestamp) {
         if self.state == WindowState::Open {
             self.closed_at = now;
         }
+        self.interrupted = None;
         self.state = WindowState::BackedOff(until);
     }
 
@@ -233,16 +250,15 @@ impl Window {
     }
 
     /// Allows a probe now, before the end of the backoff, unless one was allowed less than [`REQUEST_INTERVAL`] ago.
-    /// Returns whether it ended a backoff.
+    /// Returns whether it interrupted a backoff.
     pub(super) fn allow_probe(&mut self, now: Timestamp) -> bool {
-        if self.next_request_at > now {
+        let WindowState::BackedOff(until) = self.state else { return false };
+        if self.next_request_at > now || !self.end_backoff(now) {
             return false;
         }
-        let is_allowed = self.end_backoff(now);
-        if is_allowed {
-            self.next_request_at = now + REQUEST_INTERVAL;
-        }
-        is_allowed
+        self.next_request_at = now + REQUEST_INTERVAL;
+        self.interrupted = Some(until);
+        true
     }
 
     /// Ends a backoff before its time, so that the site is probed now. Returns whether there was one.
@@ -280,6 +296,7 @@ impl Window {
         self.fewer = self.fewer.map(|(most, until)| (most, until - by));
         self.closed_at = self.closed_at - by;
         self.next_request_at = self.next_request_at - by;
+        self.interrupted = self.interrupted.map(|until| until - by);
     }
 
     fn halve(&mut self) {

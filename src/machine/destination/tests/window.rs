@@ -113,9 +113,41 @@ fn a_backed_off_site_is_probed_at_once_on_request() {
     assert!(window.allow_probe(after(1)) && !window.allow_probe(after(1)));
     assert!(window.begin_probe(after(1)));
     assert_eq!(window.connections(after(1)), 1);
-    assert_eq!(window.pushed_back(after(2)), Some(after(102)), "a failure counts as ever");
+    assert_eq!(window.pushed_back(after(2)), Some(after(50)), "the interrupted backoff continues");
     assert!(!window.allow_probe(after(10)), "an account can't make us hammer a site that other accounts need");
     assert!(window.allow_probe(after(11)));
+}
+
+#[test]
+fn failed_probes_on_request_lengthen_no_backoff() {
+    let (mut window, mut regular) = (grown(64, 3000), grown(64, 3000));
+    let mut now = 0;
+    for lasts in [50, 100, 210, 420] {
+        let until = regular.pushed_back(after(now)).unwrap();
+        assert_eq!((window.pushed_back(after(now)), until), (Some(until), after(now + lasts)));
+        for requested_at in (now + 10..now + lasts).step_by(10) {
+            assert!(window.allow_probe(after(requested_at)) && window.begin_probe(after(requested_at)));
+            let failed = if requested_at % 20 == 0 { Window::pushed_back } else { Window::turned_away };
+            assert_eq!(failed(&mut window, after(requested_at + 9)), Some(until));
+        }
+        now += lasts;
+        assert!(window.begin_probe(until) && regular.begin_probe(until));
+    }
+    window.answered();
+    assert_eq!(window.connections(after(now)), 4, "only the four regular failures halved it");
+    // An answer to a requested probe that asks for a pause adds none to the backoff.
+    let until = window.pushed_back(after(now)).unwrap();
+    assert!(window.allow_probe(after(now + 10)) && window.begin_probe(after(now + 10)));
+    assert_eq!(window.hold(after(now + 900), after(now + 11)), Some(until));
+    assert!(window.begin_probe(until));
+    assert_eq!(window.hold(after(now + 900), until), Some(after(now + 900)), "the regular probe hears it too");
+    assert!(window.begin_probe(after(now + 900)));
+    window.answered();
+    now += 900;
+    // A requested probe that lasts beyond the backoff is also the regular one.
+    let until = window.pushed_back(after(now)).unwrap();
+    assert!(window.allow_probe(until - Duration::from_secs(1)) && window.begin_probe(until));
+    assert_eq!(window.hung(until), Some(until + Duration::from_secs(100)));
 }
 
 #[test]
@@ -123,7 +155,8 @@ fn a_limit_from_an_answer_lasts_until_its_end() {
     let mut window = grown(10, 100);
     window.limit(1, after(60));
     assert_eq!((window.connections(after(59)), window.connections(after(60))), (1, 10));
-    assert!(window.hold(after(100), NOW) && !window.hold(after(99), NOW) && window.hold(after(101), NOW));
+    let held = [100, 99, 101].map(|seconds| window.hold(after(seconds), NOW));
+    assert_eq!(held, [Some(after(100)), None, Some(after(101))]);
     assert_eq!(window.state(), WindowState::BackedOff(after(101)));
     assert_eq!(window.pushed_back(after(1)), None, "the longer pause counts");
 }
@@ -137,10 +170,10 @@ fn a_backoff_and_a_limit_keep_their_durations_when_the_time_is_set_back() {
     window.pushed_back(after(2));
     let by = Duration::from_secs(5 * 24 * 3600);
     window.set_back(by);
-    assert_eq!(window.state(), WindowState::BackedOff(after(102) - by));
+    assert_eq!(window.state(), WindowState::BackedOff(after(50) - by));
     assert_eq!(window.closed_at(), Some(NOW - by));
     assert!(!window.allow_probe(after(10) - by) && window.allow_probe(after(11) - by));
     assert!(window.begin_probe(after(11) - by));
     window.answered();
-    assert_eq!((window.connections(after(59) - by), window.connections(after(60) - by)), (1, 2));
+    assert_eq!((window.connections(after(59) - by), window.connections(after(60) - by)), (1, 5));
 }

@@ -37,6 +37,8 @@ pub struct Lease {
 pub enum Step {
     /// Looks up the servers and their policies.
     Lookup,
+    /// Waits until the site takes another connection in this minute.
+    Pace,
     /// Waits for a connection that it may use.
     Permit,
     /// Opens the connection.
@@ -48,7 +50,7 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 5] = [Self::Lookup, Self::Permit, Self::Connecting, Self::Sending, Self::Memory];
+    const ALL: [Self; 6] = [Self::Lookup, Self::Pace, Self::Permit, Self::Connecting, Self::Sending, Self::Memory];
 }
 
 /// A worker's handle on its lease: the step that it shows, and the notice that its reservation is revoked.

@@ -67,7 +67,7 @@ impl Trial<'_> {
             Err(Withheld::Unasked) => return Err(AttemptError::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
-        self.reservation.begins(Step::Permit);
+        self.reservation.begins(Step::Pace);
         // Counted only when it may be opened: the message may be cancelled meanwhile.
         loop {
             let wait = self.queue.connection_wait(self.shared);
@@ -76,6 +76,7 @@ impl Trial<'_> {
             }
             tokio::time::sleep(wait).await;
         }
+        self.reservation.begins(Step::Permit);
         let (class, place) = self.places(&mut target).await?;
         let Some(place) = place else { return Ok(Opened::Decided(nowhere())) };
         self.reservation.begins(Step::Connecting);

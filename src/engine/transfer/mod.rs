@@ -122,6 +122,11 @@ impl Shared {
         self.engine.store.timers()
     }
 
+    /// Whether a message waits for one of the service's connections.
+    fn has_permit_waiters(&self) -> bool {
+        [&self.connections, &self.unproven, &self.silent].into_iter().any(FairSemaphore::has_waiters)
+    }
+
     /// Returns the time of both clocks.
     pub(super) fn moment(&self) -> Moment {
         Moment { wall: self.now(), machine: self.started.elapsed() }

@@ -16,6 +16,9 @@ use crate::engine::relay::{RelayWay, next_day};
 use crate::engine::wait_reason::{Wait, WaitReason};
 use crate::machine::destination::Obstacle;
 
+/// Explanation if the connections of the service are short, not those of the site.
+const ALL_IN_USE: &str = "All connections are in use.";
+
 impl Transfers {
     fn obstacle(&self, queue: &DestinationQueue) -> Obstacle {
         let moment = self.shared.moment();
@@ -94,15 +97,20 @@ impl Transfers {
             };
         };
         let site = queue.site.name_for_people();
+        let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
         match step {
             Some(Step::Lookup) => {
                 let detail = format!("The servers of {site} are being looked up.");
                 return Wait { reason: WaitReason::Dns, since: due, until: None, detail };
             }
+            Some(Step::Pace) => {
+                return throttled_by(due, None, format!("{site} takes no more connections in this minute."));
+            }
+            // The message has one of the site's places, and waits for one of the service's connections.
+            Some(Step::Permit) => return busy(ALL_IN_USE.to_owned()),
             Some(Step::Connecting) => return busy(format!("A connection to {site} is being opened.")),
-            Some(Step::Permit | Step::Sending | Step::Memory) | None => {}
+            Some(Step::Sending | Step::Memory) | None => {}
         }
-        let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
         match self.obstacle(&queue) {
             Obstacle::Throttled { since, until: None, .. } => {
                 throttled_by(since, None, format!("One attempt checks whether {site} takes mail again."))
@@ -118,10 +126,8 @@ impl Transfers {
                 throttled_by(due, Some(until), detail)
             }
             Obstacle::Window => busy(format!("All connections to {site} are in use.")),
-            Obstacle::Nothing if shared.connections.has_waiters() || step == Some(Step::Permit) => {
-                busy("All connections are in use.".to_owned())
-            }
-            Obstacle::Nothing => busy("The message is about to be sent.".to_owned()),
+            Obstacle::Unconnected | Obstacle::Nothing if shared.has_permit_waiters() => busy(ALL_IN_USE.to_owned()),
+            Obstacle::Unconnected | Obstacle::Nothing => busy("The message is about to be sent.".to_owned()),
         }
     }
 

@@ -39,6 +39,8 @@ pub enum Obstacle {
     Fewer(Timestamp),
     /// All connections of the site are in use.
     Window,
+    /// All places of the site belong to messages that have no connection yet.
+    Unconnected,
     /// There is no obstacle.
     Nothing,
 }
@@ -125,6 +127,9 @@ impl Destination {
         }
         if self.slots.len() < self.window.connections(now) {
             return Obstacle::Nothing;
+        }
+        if self.slots.connected() == 0 {
+            return Obstacle::Unconnected;
         }
         self.window.fewer_until(now).map_or(Obstacle::Window, Obstacle::Fewer)
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::relays::{auth_refused, smarthost, warming};
-use super::world::START;
+use super::world::{START, fill_places};
 use super::*;
 use crate::base::id::{MessageId, Ulid};
 use crate::domain::stream::Stream;
@@ -243,6 +243,37 @@ async fn a_message_is_busy_if_it_is_being_sent_or_all_connections_are_used() {
     let sent = "The message is being sent.";
     assert_eq!(details, ["All connections to mx.a.test are in use.", sent, sent]);
     assert_eq!(world.queue("mx.a.test").await.unwrap().reason, Some(WaitReason::Busy));
+    gate.add_permits(10);
+    world.pass(0).await;
+}
+
+#[tokio::test]
+async fn a_message_without_a_permit_waits_for_the_service_not_for_its_site() {
+    let world = World::new().await;
+    let gate = fill_places(&world).await;
+    // Two have the site's places, and the others wait behind them.
+    for n in 0..4 {
+        let id = world.send(&format!("u{n}@new.test")).await;
+        assert_eq!(world.waits_because(id, "All connections are in use.").await, WaitReason::Busy);
+    }
+    gate.add_permits(1000);
+    world.pass(0).await;
+}
+
+#[tokio::test]
+async fn a_message_over_a_provider_s_rate_of_connections_waits_for_the_site() {
+    let text = "[[provider]]\nname = \"google\"\nmx = [\"mx.slow.test\"]\nconnections_per_minute = 1";
+    let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
+    let tables = Rules { rules: Arc::new(rules::Rules::built_in().clone()), shaping };
+    let world = World::shaped(vec![mx("direct", &[])], tables).await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Holds(Arc::clone(&gate)));
+    world.send("first@slow.test").await;
+    world.net.has_seen(1).await;
+    let id = world.send("second@slow.test").await;
+    let reason = world.waits_because(id, "Gmail takes no more connections in this minute.").await;
+    assert_eq!(reason, WaitReason::Throttled);
+    world.cancel(id).await;
     gate.add_permits(10);
     world.pass(0).await;
 }

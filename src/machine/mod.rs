@@ -34,6 +34,7 @@ pub mod retry;
 pub mod scheduler;
 pub mod service_clock;
 pub mod shares;
+pub mod silent_resets;
 pub mod throttle;
 pub mod throttle_table;
 pub mod transfer;

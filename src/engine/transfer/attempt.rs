@@ -264,6 +264,9 @@ impl Trial<'_> {
             // The connection may have been opened under another domain's policy.
             tls.policy = kept.agreed.required.policy();
         }
+        if outcome.phase == Phase::Rset && outcome.ending == Ending::TimedOut {
+            self.shared.note_silent_reset(&kept.target);
+        }
         kept.messages += 1;
         kept.idle_since = Instant::now();
         if kept.session.is_reusable() {

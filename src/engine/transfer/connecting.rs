@@ -47,6 +47,7 @@ impl Trial<'_> {
         };
         if !is_reset {
             if began.elapsed() >= kept.target.deadlines.rset {
+                self.shared.note_silent_reset(&kept.target);
                 self.queue.handle(self.shared, Input::ServerSilent(None));
             }
             kept.leave();

@@ -52,7 +52,7 @@ impl DestinationQueue {
         next
     }
 
-    /// Lets a started message use a kept connection to one of `targets`.
+    /// Lets a started message use a kept connection to one of `targets`, unless that server answers no RSET.
     pub(super) fn take_kept<'a>(
         &self,
         shared: &Arc<Shared>,
@@ -60,7 +60,9 @@ impl DestinationQueue {
         targets: impl IntoIterator<Item = &'a Target>,
     ) -> Option<Kept> {
         self.close_old(shared);
-        let (mut destinations, mut decided) = (shared.destinations(), Decided::default());
+        let (now, mut destinations, mut decided) = (shared.moment().machine, shared.destinations(), Decided::default());
+        let silent = &destinations.silent_resets;
+        let targets: Vec<_> = targets.into_iter().filter(|target| !silent.has(&target.address, now)).collect();
         let found = destinations.driven.get_mut(&self.id)?.pool.take(targets)?;
         destinations.decide(shared, self.id, Input::Reuse(slot), &mut decided);
         drop(destinations);
@@ -68,9 +70,13 @@ impl DestinationQueue {
         Some(found)
     }
 
-    /// Keeps the connection of a started message.
+    /// Keeps the connection of a started message, or closes it if its server answers no RSET.
     pub(super) fn keep(&self, shared: &Arc<Shared>, slot: Slot, kept: Kept) {
-        let (mut destinations, mut decided) = (shared.destinations(), Decided::default());
+        let (now, mut destinations, mut decided) = (shared.moment().machine, shared.destinations(), Decided::default());
+        if destinations.silent_resets.has(&kept.target.address, now) {
+            drop(destinations);
+            return kept.leave();
+        }
         if let Some(driven) = destinations.driven.get_mut(&self.id) {
             driven.pool.put(kept);
             destinations.decide(shared, self.id, Input::Keep(slot), &mut decided);

@@ -19,6 +19,7 @@ use crate::machine::destination::{
 use crate::machine::paused_messages::PausedMessages;
 use crate::machine::relay_table::RelayTable;
 use crate::machine::scheduler::{DestinationEffect, DestinationId, Scheduler};
+use crate::machine::silent_resets::SilentResets;
 use crate::machine::unassigned_messages::UnassignedMessages;
 use crate::smtp::shaping::Limits;
 use crate::store::timer::Timer;
@@ -31,6 +32,7 @@ pub(super) struct Destinations {
     pub(super) relays: RelayTable,
     pub(super) paused: PausedMessages,
     pub(super) unassigned: UnassignedMessages,
+    pub(super) silent_resets: SilentResets,
 }
 
 /// State of the driver for one destination.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Shared;
 use super::tls_requirements::Agreement;
 use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::ports::{Session, Target};
@@ -42,6 +43,14 @@ impl Kept {
             self.session.quit().await;
             drop(self.place);
         });
+    }
+}
+
+impl Shared {
+    /// Records that a server did not answer an RSET. No connection to it is kept for a while.
+    pub(super) fn note_silent_reset(&self, target: &Target) {
+        let now = self.moment().machine;
+        self.destinations().silent_resets.add(target.address, now);
     }
 }
 

@@ -13,6 +13,7 @@ mod overflow;
 mod pauses;
 mod rates;
 mod relays;
+mod resets;
 mod sites;
 mod stalled;
 mod stopping;

@@ -223,10 +223,10 @@ impl Session for ScriptedSession {
     fn reset(&mut self) -> Option<BoxFuture<'_, bool>> {
         let Behaviour::Resets(gate) = &self.behaviour else { return None };
         self.net.resets.send_modify(|resets| *resets += 1);
-        Some(Box::pin(async {
+        let answered = async {
             drop(gate.acquire().await.unwrap());
-            true
-        }))
+        };
+        Some(Box::pin(async { tokio::time::timeout(self.target.deadlines.rset, answered).await.is_ok() }))
     }
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {

@@ -120,7 +120,7 @@ pub(super) trait QueueView: Send + Sync {
 
     /// Returns the reason for the wait of a message with the timer `due`, except for its account's pauses and a
     /// restored store's hold. Reads memory only.
-    fn wait(&self, record: &MessageRecord, due: Timestamp) -> Wait;
+    fn wait(&self, account: AccountId, record: &MessageRecord, due: Timestamp) -> Wait;
 
     /// Returns the site of a message, or its recipient's domain if the site is unknown.
     fn site_of(&self, record: &MessageRecord) -> String;

@@ -130,7 +130,7 @@ impl Engine {
         };
         let wait = held.or_else(unconfirmed);
         let wait = wait.or_else(|| if holds.pauses.is_empty() { None } else { holds.pause(&sites()) });
-        let wait = wait.or_else(|| view.as_ref().map(|view| view.wait(record, due)));
+        let wait = wait.or_else(|| view.as_ref().map(|view| view.wait(holds.account, record, due)));
         let wait = wait.unwrap_or_else(|| Wait {
             reason: WaitReason::Busy,
             since: due,

@@ -48,18 +48,35 @@ struct LoginEvidence {
     refused: Option<(AccountId, Timestamp)>,
 }
 
+/// Cause of a failure that may be about a message, or about the relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureCause {
+    /// The message.
+    Message,
+    /// The relay, or the account of the message: no mail of others shows which.
+    RelayOrAccount,
+    /// The relay.
+    Relay,
+}
+
 impl LoginEvidence {
-    /// Whether a refused message of `account` shows that the relay refuses all mail. It does if the relay refused that
-    /// of another account too, and has lately taken mail of no third. Without a login it also does if the relay took no
+    /// Returns the cause of a refused message of `account`. It is the relay if the relay refused mail of another
+    /// account too, and has lately taken mail of no third. Without a login it also may be the relay if that took no
     /// mail of others, or took no mail at all for some time. A relay with a login has accepted that login before it
     /// refused the message.
-    fn shows_fault(&mut self, account: AccountId, has_login: bool, now: Timestamp) -> bool {
+    fn cause(&mut self, account: AccountId, has_login: bool, now: Timestamp) -> FailureCause {
         self.took = self.took.map(|took| took.filter(|(other, _)| *other != account));
         let (of, since) = *self.refused.get_or_insert((account, now));
         let mut others = self.took.iter().flatten();
         let takes_none = self.took.iter().all(Option::is_none);
         let refuses_two = of != account && !others.any(|(_, at)| now.since(*at) < REFUSED_MAX);
-        refuses_two || !has_login && (takes_none || now.since(since) >= REFUSED_MAX)
+        if refuses_two {
+            FailureCause::Relay
+        } else if !has_login && (takes_none || now.since(since) >= REFUSED_MAX) {
+            FailureCause::RelayOrAccount
+        } else {
+            FailureCause::Message
+        }
     }
 
     fn takes(&mut self, account: AccountId, now: Timestamp) {
@@ -76,6 +93,8 @@ struct FaultSeries {
     in_a_row: usize,
     since: Timestamp,
     why: String,
+    /// The account whose mail alone met the failure, if it may be about that account.
+    only: Option<AccountId>,
 }
 
 /// Number of messages that a relay has sent to a site on one day, and of those in flight.
@@ -96,9 +115,19 @@ pub struct RelayBackoff {
 }
 
 impl RelayTable {
-    /// Returns the end of a relay's backoff, if it is in the future.
-    pub fn held_until(&self, relay: RelayNumber, now: Timestamp) -> Option<Timestamp> {
-        self.faults.get(&relay).map(|fault| fault.held_until).filter(|until| *until > now)
+    /// Returns the end of a relay's backoff for mail of `account`, if it is in the future. A failure that may be about
+    /// another account holds back only that account's mail, so the next message of others shows whether the relay
+    /// works.
+    pub fn held_until(&self, relay: RelayNumber, account: AccountId, now: Timestamp) -> Option<Timestamp> {
+        let fault = self.faults.get(&relay)?;
+        let concerns = fault.only.is_none_or(|only| only == account);
+        Some(fault.held_until).filter(|until| concerns && *until > now)
+    }
+
+    /// Returns the end of a relay's backoff for mail of all accounts, if it is in the future.
+    pub fn held_for_all_until(&self, relay: RelayNumber, now: Timestamp) -> Option<Timestamp> {
+        let fault = self.faults.get(&relay).filter(|fault| fault.only.is_none())?;
+        Some(fault.held_until).filter(|until| *until > now)
     }
 
     /// Returns the start of a relay's failures in a row, and the kind of the last one.
@@ -106,16 +135,18 @@ impl RelayTable {
         self.faults.get(&relay).map(|fault| (fault.since, fault.why.as_str()))
     }
 
-    /// Records a failure of a relay. `why` is the kind of failure, without any recipient.
-    pub fn failed(&mut self, relay: RelayNumber, now: Timestamp, why: &str) -> RelayBackoff {
-        if let Some(until) = self.held_until(relay, now) {
-            return RelayBackoff { until, is_new: false };
+    /// Records a failure of a relay. `why` is the kind of failure, without any recipient. `only` is the account of the
+    /// message that met it, if it may be about that account.
+    pub fn failed(&mut self, relay: RelayNumber, now: Timestamp, why: &str, only: Option<AccountId>) -> RelayBackoff {
+        if let Some(fault) = self.faults.get_mut(&relay).filter(|fault| fault.held_until > now) {
+            fault.only = fault.only.filter(|account| Some(*account) == only);
+            return RelayBackoff { until: fault.held_until, is_new: false };
         }
         let before = self.faults.get(&relay);
         let in_a_row = before.map_or(0, |fault| fault.in_a_row);
         let since = before.map_or(now, |fault| fault.since);
         let until = now + Duration::from_secs(BACKOFF_SECS[in_a_row.min(BACKOFF_SECS.len() - 1)]);
-        let fault = FaultSeries { held_until: until, in_a_row: in_a_row + 1, since, why: why.to_owned() };
+        let fault = FaultSeries { held_until: until, in_a_row: in_a_row + 1, since, why: why.to_owned(), only };
         self.faults.insert(relay, fault);
         RelayBackoff { until, is_new: true }
     }
@@ -142,15 +173,17 @@ impl RelayTable {
         self.evidence.entry(relay).or_default().takes(account, now);
     }
 
-    /// Whether a failure that a message of `account` may have caused is charged to its relay. This is the case the
-    /// first time that the message meets it, unless the relay takes mail of other accounts. Otherwise one account
-    /// could stop the mail of all.
-    pub fn blames_relay_for(&mut self, relay: RelayNumber, refused: RefusedMessage, now: Timestamp) -> bool {
+    /// Returns the cause of a failure that a message may have caused. The relay is charged only the first time that the
+    /// message meets it, and not if it takes mail of other accounts. Otherwise one account could stop the mail of all.
+    pub fn cause_of(&mut self, relay: RelayNumber, refused: RefusedMessage, now: Timestamp) -> FailureCause {
         let RefusedMessage { id, account, has_login } = refused;
         if self.doubtful.len() >= DOUBTFUL_MAX {
             self.doubtful.clear();
         }
-        self.doubtful.insert(id) && self.evidence.entry(relay).or_default().shows_fault(account, has_login, now)
+        if !self.doubtful.insert(id) {
+            return FailureCause::Message;
+        }
+        self.evidence.entry(relay).or_default().cause(account, has_login, now)
     }
 
     fn count(&self, relay: RelayNumber, site: &str, day: u32) -> Option<&Count> {
@@ -202,15 +235,31 @@ mod tests {
     fn each_fault_in_a_row_backs_off_for_longer_and_counts_once() {
         let (mut table, mut now) = (RelayTable::default(), NOW);
         for seconds in [60, 120, 300, 600, 600] {
-            let RelayBackoff { until, is_new } = table.failed(1, now, "no login");
+            let RelayBackoff { until, is_new } = table.failed(1, now, "no login", None);
             assert_eq!((until.since(now), is_new), (Duration::from_secs(seconds), true));
-            assert_eq!(table.failed(1, now, "no login"), RelayBackoff { until, is_new: false });
-            assert_eq!((table.held_until(1, now), table.held_until(0, now)), (Some(until), None));
+            assert_eq!(table.failed(1, now, "no login", None), RelayBackoff { until, is_new: false });
+            assert_eq!((table.held_for_all_until(1, now), table.held_for_all_until(0, now)), (Some(until), None));
             now = until;
         }
-        assert_eq!((table.fault(1), table.held_until(1, now)), (Some((NOW, "no login")), None));
+        assert_eq!((table.fault(1), table.held_for_all_until(1, now)), (Some((NOW, "no login")), None));
         assert!(table.works(1) && !table.works(1) && table.fault(1).is_none());
-        assert_eq!(table.failed(1, now, "no login").until, now + Duration::from_secs(60));
+        assert_eq!(table.failed(1, now, "no login", None).until, now + Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_failure_that_may_be_about_one_account_holds_only_its_mail_until_others_meet_it() {
+        let mut table = RelayTable::default();
+        let [a, b] = [1, 2].map(|number| AccountId(Ulid([number; 16])));
+        let until = NOW + Duration::from_secs(60);
+        let held = |table: &RelayTable| {
+            ([a, b].map(|account| table.held_until(1, account, NOW).is_some()), table.held_for_all_until(1, NOW))
+        };
+        table.failed(1, NOW, "no login", Some(a));
+        assert_eq!(held(&table), ([true, false], None));
+        assert_eq!(table.failed(1, NOW, "no login", Some(a)), RelayBackoff { until, is_new: false });
+        assert_eq!(held(&table), ([true, false], None));
+        table.failed(1, NOW, "no login", Some(b));
+        assert_eq!(held(&table), ([true; 2], Some(until)));
     }
 
     #[test]
@@ -218,8 +267,8 @@ mod tests {
         let mut table = RelayTable::default();
         let (account, message) = (AccountId::default(), MessageId::default());
         let refused = RefusedMessage { id: message, account, has_login: false };
-        assert!(table.blames_relay_for(1, refused, NOW));
-        assert!(!table.blames_relay_for(1, refused, NOW));
+        assert_eq!(table.cause_of(1, refused, NOW), FailureCause::RelayOrAccount);
+        assert_eq!(table.cause_of(1, refused, NOW), FailureCause::Message);
     }
 
     #[test]
@@ -229,7 +278,7 @@ mod tests {
         let mut messages = (0..).map(|number| MessageId(Ulid([number; 16])));
         let mut refuses = |table: &mut RelayTable, account, now| {
             let refused = RefusedMessage { id: messages.next().unwrap(), account, has_login: false };
-            table.blames_relay_for(1, refused, now)
+            table.cause_of(1, refused, now) != FailureCause::Message
         };
         table.takes(1, a, NOW);
         assert!(refuses(&mut table, a, NOW), "it took no mail of others");
@@ -249,7 +298,7 @@ mod tests {
         let mut messages = (0..).map(|number| MessageId(Ulid([number; 16])));
         let mut refuses = |account, now| {
             let refused = RefusedMessage { id: messages.next().unwrap(), account, has_login: true };
-            table.blames_relay_for(1, refused, now)
+            table.cause_of(1, refused, now) != FailureCause::Message
         };
         assert!(!refuses(a, NOW) && !refuses(a, NOW + 2 * REFUSED_MAX), "it took no mail since the start");
         assert!(refuses(b, NOW + 2 * REFUSED_MAX));
@@ -262,7 +311,7 @@ mod tests {
         let mut messages = (0..).map(|number| MessageId(Ulid([number; 16])));
         let mut refuses = |table: &mut RelayTable, account, now| {
             let refused = RefusedMessage { id: messages.next().unwrap(), account, has_login: true };
-            table.blames_relay_for(1, refused, now)
+            table.cause_of(1, refused, now) != FailureCause::Message
         };
         [a, b, c].into_iter().for_each(|account| table.takes(1, account, NOW));
         assert!(!refuses(&mut table, a, NOW) && !refuses(&mut table, b, NOW), "it serves the third");

@@ -23,7 +23,7 @@ use crate::engine::lease::{Lease, Reservation, Step};
 use crate::engine::ports::{MAIL_HOSTS_MAX, Requester, Target};
 use crate::engine::relay::RelayWay;
 use crate::machine::destination::{Input, Signal, Slot, Trust};
-use crate::machine::relay_table::RefusedMessage;
+use crate::machine::relay_table::{FailureCause, RefusedMessage};
 use crate::smtp::category::Category;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
@@ -198,7 +198,7 @@ impl Trial<'_> {
             }
         }
         if let (Some(why), false) = (self.unusable.take(), was_usable) {
-            return Err(AttemptError::RelayFault(RelayFault { why, needs_operator: true }));
+            return Err(AttemptError::RelayFault(RelayFault { needs_operator: true, ..RelayFault::passing(why) }));
         }
         let Some((word, facts)) = last else { return Ok(nowhere()) };
         // The reported facts are those of the server whose answer decided.
@@ -310,9 +310,15 @@ impl Trial<'_> {
             self.unusable = Some(why.clone());
         }
         if let Some(fault) = relay_fault(&self.queue.site, outcome) {
-            // From MAIL on, the same answer may be about this message alone.
-            if outcome.phase <= Phase::Auth || self.blames_relay() {
-                return Err(AttemptError::RelayFault(fault));
+            // From MAIL on, the same answer may be about this message, or its account, alone.
+            let cause = if outcome.phase <= Phase::Auth { FailureCause::Relay } else { self.cause_of_refusal() };
+            let account = self.unsettled.queued.place.account;
+            match cause {
+                FailureCause::Relay => return Err(AttemptError::RelayFault(fault)),
+                FailureCause::RelayOrAccount => {
+                    return Err(AttemptError::RelayFault(RelayFault { only: Some(account), ..fault }));
+                }
+                FailureCause::Message => {}
             }
             let why = finding::unreachable(&fault.why);
             return Ok(Verdict::Deferred(Deferral { scope: Scope::Message, why, is_outcome_unknown: false }));
@@ -331,14 +337,14 @@ impl Trial<'_> {
         (outcome.phase >= Phase::Mail).then_some(self.unsettled.queued.place.account)
     }
 
-    fn blames_relay(&self) -> bool {
+    fn cause_of_refusal(&self) -> FailureCause {
         let (account, now) = (self.unsettled.queued.place.account, self.shared.now());
         let has_login = match &self.shared.relays.relay(self.queue.relay).way {
             RelayWay::Smarthost(smarthost) => smarthost.submission.login.is_some(),
             RelayWay::Mx => false,
         };
         let refused = RefusedMessage { id: self.id, account, has_login };
-        self.shared.destinations().relays.blames_relay_for(self.queue.relay, refused, now)
+        self.shared.destinations().relays.cause_of(self.queue.relay, refused, now)
     }
 
     fn end(&self, verdict: Verdict) -> (Ended, Signal) {

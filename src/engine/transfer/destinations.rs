@@ -158,12 +158,12 @@ impl Shared {
         self.carry_out(decided);
     }
 
-    /// Lets a due message wait for its route. If the relay is backed off, so is the destination.
+    /// Lets a due message wait for its route. If the relay is backed off for all accounts, so is the destination.
     pub(super) fn enter(self: &Arc<Self>, relay: Number, site: Site, queued: QueuedMessage) {
         let (now, mut decided) = (self.now(), Decided::default());
         let mut destinations = self.destinations();
         let queue = destinations.open(self, relay, site);
-        if let Some(until) = destinations.relays.held_until(relay, now) {
+        if let Some(until) = destinations.relays.held_for_all_until(relay, now) {
             destinations.decide(self, queue.id, Input::Limit(RequestedLimit::Pause(until), None), &mut decided);
         }
         destinations.decide(self, queue.id, Input::Due(queued), &mut decided);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::site::Site;
+use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::event::Bounce;
 use crate::engine::ports::RouteFailure;
@@ -23,12 +24,12 @@ pub(super) fn relay_fault(site: &Site, outcome: &Outcome) -> Option<RelayFault> 
         // 421 describes the server's state. It does not refuse our login.
         (Ending::Answered(reply), Phase::Auth) if is_smarthost && reply.code != 421 => {
             let why = format!("the smarthost refused the login: {}", reply.text());
-            Some(RelayFault { why, needs_operator: reply.code >= 500 })
+            Some(RelayFault { needs_operator: reply.code >= 500, ..RelayFault::passing(why) })
         }
         // The answer may contain the recipient's address, and this text goes to the log.
         (Ending::Answered(reply), _) if is_smarthost && matches!(reply.code, 530 | 534 | 535 | 538) => {
             let why = format!("the smarthost takes no mail without another login: {}", reply.code);
-            Some(RelayFault { why, needs_operator: true })
+            Some(RelayFault { needs_operator: true, ..RelayFault::passing(why) })
         }
         (Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. }, _) if is_smarthost => {
             Some(RelayFault::passing(format!("no secured connection to the smarthost: {why}")))
@@ -52,12 +53,14 @@ pub(super) struct RelayFault {
     /// Whether the failure lasts until the operator corrects the configuration, such as the login or the source
     /// address.
     pub(super) needs_operator: bool,
+    /// The message's account, if the failure may be about that account.
+    pub(super) only: Option<AccountId>,
 }
 
 impl RelayFault {
     /// Creates a failure that may pass.
     pub(super) const fn passing(why: String) -> Self {
-        Self { why, needs_operator: false }
+        Self { why, needs_operator: false, only: None }
     }
 }
 

@@ -122,8 +122,8 @@ impl QueueView for Transfers {
         Ok(AccountQueue { sites, pauses: pauses.into_values().collect(), is_cut: keys.len() > most })
     }
 
-    fn wait(&self, record: &MessageRecord, due: Timestamp) -> Wait {
-        self.reason_of(record, due)
+    fn wait(&self, account: AccountId, record: &MessageRecord, due: Timestamp) -> Wait {
+        self.reason_of(account, record, due)
     }
 
     fn site_of(&self, record: &MessageRecord) -> String {

@@ -258,7 +258,7 @@ impl Transfers {
             if shared.is_used_up(number, &site.name())? {
                 continue;
             }
-            if shared.held_until(number, now).is_none() {
+            if shared.held_until(number, queued.place.account, now).is_none() {
                 shared.enter(number, site, queued);
                 return Ok(());
             }

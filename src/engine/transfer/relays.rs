@@ -2,6 +2,7 @@
 //! that warm up.
 
 use super::Shared;
+use super::failed_attempt::RelayFault;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
@@ -77,16 +78,16 @@ impl Relays {
 }
 
 impl Shared {
-    /// Returns the end of a relay's backoff, if it is in the future.
-    pub(super) fn held_until(&self, relay: Number, now: Timestamp) -> Option<Timestamp> {
-        self.destinations().relays.held_until(relay, now)
+    /// Returns the end of a relay's backoff for mail of an account, if it is in the future.
+    pub(super) fn held_until(&self, relay: Number, account: AccountId, now: Timestamp) -> Option<Timestamp> {
+        self.destinations().relays.held_until(relay, account, now)
     }
 
     /// Backs a relay off after a failure of its own, and returns the end of the backoff.
-    pub(super) fn relay_failed(&self, relay: Number, why: &str) -> Timestamp {
+    pub(super) fn relay_failed(&self, relay: Number, RelayFault { why, only, .. }: &RelayFault) -> Timestamp {
         // Text after the colon is the smarthost's answer, which is only for the log.
         let kind = why.split(": ").next().unwrap_or_default();
-        let RelayBackoff { until, is_new } = self.destinations().relays.failed(relay, self.now(), kind);
+        let RelayBackoff { until, is_new } = self.destinations().relays.failed(relay, self.now(), kind, *only);
         if is_new {
             let relay = &self.relays.relay(relay).name;
             tracing::error!(%relay, why, %until, "relay failed; backing off without charging its messages");

@@ -8,6 +8,7 @@ use super::destination_queue::DestinationQueue;
 use super::relays::Number;
 use super::routes::Seen;
 use super::site::Site;
+use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
 use crate::engine::lease::Step;
@@ -26,14 +27,18 @@ impl Transfers {
         destinations.scheduler.get_mut(queue.id).map_or(Obstacle::Nothing, |own| own.obstacle(moment))
     }
 
-    /// Returns the reason why a message with the timer `due` waits.
-    pub(super) fn reason_of(&self, record: &MessageRecord, due: Timestamp) -> Wait {
+    /// Returns the reason why a message of `account` with the timer `due` waits.
+    pub(super) fn reason_of(&self, account: AccountId, record: &MessageRecord, due: Timestamp) -> Wait {
         let now = self.shared.now();
-        if due > now { self.wait_for_later(record, due, now) } else { self.wait_of_due(record, due, now) }
+        if due > now {
+            self.wait_for_later(account, record, due, now)
+        } else {
+            self.wait_of_due(account, record, due, now)
+        }
     }
 
     /// Returns the reason why a message waits whose next attempt is due later.
-    fn wait_for_later(&self, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
+    fn wait_for_later(&self, account: AccountId, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
         let MessageRecord { row, transfer, .. } = record;
         let wait = |reason, detail| Wait { reason, since: transfer.status_at, until: Some(due), detail };
         let domain = row.to.domain();
@@ -49,7 +54,7 @@ impl Transfers {
             return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
         }
         if transfer.attempts == 0 {
-            let obstacle = self.queue_of(record, now).map(|queue| (self.obstacle(&queue), queue));
+            let obstacle = self.queue_of(account, record, now).map(|queue| (self.obstacle(&queue), queue));
             return match obstacle {
                 // It expires before the site is tried again.
                 Some((Obstacle::Throttled { since, last_answer, .. }, queue)) => {
@@ -65,7 +70,7 @@ impl Transfers {
     }
 
     /// Returns the reason why a due message waits.
-    fn wait_of_due(&self, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
+    fn wait_of_due(&self, account: AccountId, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
         let shared = &self.shared;
         let busy = |detail| Wait { reason: WaitReason::Busy, since: due, until: None, detail };
         let step = shared.leases.step(record.id);
@@ -75,19 +80,19 @@ impl Transfers {
                 _ => "The message is being sent.".to_owned(),
             });
         }
-        if let Some(wait) = self.wait_for_relay(record, now) {
+        if let Some(wait) = self.wait_for_relay(account, record, now) {
             return wait;
         }
         let domain = record.row.to.domain();
-        let Some(queue) = self.queue_of(record, now) else {
+        let Some(queue) = self.queue_of(account, record, now) else {
             return match self.routes.seen(domain) {
-                Seen::Asked(waited) if !self.goes_to_smarthost(record, now) => Wait {
+                Seen::Asked(waited) if !self.goes_to_smarthost(account, record, now) => Wait {
                     reason: WaitReason::Dns,
                     since: now - waited,
                     until: None,
                     detail: format!("The mail servers of {domain} are being looked up."),
                 },
-                Seen::Nothing if self.routes.is_full() && !self.goes_to_smarthost(record, now) => Wait {
+                Seen::Nothing if self.routes.is_full() && !self.goes_to_smarthost(account, record, now) => Wait {
                     reason: WaitReason::Dns,
                     since: due,
                     until: None,
@@ -132,12 +137,14 @@ impl Transfers {
     }
 
     /// Returns the failure of its relays, if none of them can be used.
-    fn wait_for_relay(&self, record: &MessageRecord, now: Timestamp) -> Option<Wait> {
+    fn wait_for_relay(&self, account: AccountId, record: &MessageRecord, now: Timestamp) -> Option<Wait> {
         let order = self.relays_of(record);
-        if self.is_in_house(record) || order.iter().any(|&number| self.shared.held_until(number, now).is_none()) {
+        if self.is_in_house(record)
+            || order.iter().any(|&number| self.shared.held_until(number, account, now).is_none())
+        {
             return None;
         }
-        let held = order.iter().filter_map(|&number| Some((self.shared.held_until(number, now)?, number)));
+        let held = order.iter().filter_map(|&number| Some((self.shared.held_until(number, account, now)?, number)));
         let (until, number) = held.min()?;
         let destinations = self.shared.destinations();
         let (since, why) = destinations.relays.fault(number)?;
@@ -164,14 +171,14 @@ impl Transfers {
     }
 
     /// Returns the relay that the message would take now.
-    fn relay_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Number> {
+    fn relay_of(&self, account: AccountId, record: &MessageRecord, now: Timestamp) -> Option<Number> {
         let order = self.relays_of(record);
-        let is_free = |number: &&Number| self.shared.held_until(**number, now).is_none();
+        let is_free = |number: &&Number| self.shared.held_until(**number, account, now).is_none();
         order.iter().find(is_free).or(order.first()).copied()
     }
 
-    fn goes_to_smarthost(&self, record: &MessageRecord, now: Timestamp) -> bool {
-        let way = self.relay_of(record, now).map(|number| &self.shared.relays.relay(number).way);
+    fn goes_to_smarthost(&self, account: AccountId, record: &MessageRecord, now: Timestamp) -> bool {
+        let way = self.relay_of(account, record, now).map(|number| &self.shared.relays.relay(number).way);
         matches!(way, Some(RelayWay::Smarthost(_)))
     }
 
@@ -183,8 +190,8 @@ impl Transfers {
     }
 
     /// Returns the destination queue of the message, if its site is known.
-    fn queue_of(&self, record: &MessageRecord, now: Timestamp) -> Option<Arc<DestinationQueue>> {
-        let number = self.relay_of(record, now)?;
+    fn queue_of(&self, account: AccountId, record: &MessageRecord, now: Timestamp) -> Option<Arc<DestinationQueue>> {
+        let number = self.relay_of(account, record, now)?;
         let capture = self.shared.capture.as_ref().and_then(|route| route(&record.row.to)).map(Site::Captured);
         let site = capture.or_else(|| self.site_by(number, record))?;
         self.shared.destinations().find(number, site)

@@ -123,12 +123,12 @@ async fn send(running: &mut Running<'_>, reservation: &Reservation, mut unsettle
         }
         Ended::NotBegun(why) => not_begun(running, unsettled, why),
         Ended::RelayFault(fault) => {
-            let until = shared.relay_failed(queue.relay, &fault.why);
+            let until = shared.relay_failed(queue.relay, &fault);
             if fault.needs_operator {
                 shared.engine.relay_fails(&shared.relays.relay(queue.relay).name, &fault.why);
             }
             queue.set_last_answer(shared, fault.why);
-            queue.handle(shared, Input::Limit(RequestedLimit::Pause(until), None));
+            queue.handle(shared, Input::Limit(RequestedLimit::Pause(until), fault.only));
             drop(unsettled);
             reroute(running, &queued);
         }

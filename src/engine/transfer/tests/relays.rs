@@ -9,6 +9,7 @@ use crate::base::secret::Secret;
 use crate::domain::stream::Stream;
 use crate::engine::ports::{Security, Submission};
 use crate::engine::relay::{Relay, RelayWay, Smarthost, WarmUp};
+use crate::engine::wait_reason::WaitReason;
 use crate::smtp::client::Login;
 use crate::smtp::outcome::{Ending, Phase};
 use crate::smtp::reply::ReplyParser;
@@ -162,6 +163,56 @@ async fn a_message_refused_after_the_login_is_deferred_and_the_relay_is_not_at_f
         world.pass(0).await;
         assert_eq!(world.progress(refused), ("deferred", 1));
     }
+}
+
+#[tokio::test]
+async fn after_a_restart_one_account_s_refused_message_holds_no_other_mail_of_a_relay_without_a_login() {
+    let relays = || vec![smarthost_with(None, &Stream::ALL)];
+    let mut world = World::with(relays()).await;
+    world.net.address("smart.test", &["198.51.100.1"]);
+    world.send("a@r.test").await;
+    world.pass(0).await;
+    world = world.restarted(relays()).await;
+    let first = world.account;
+    world.net.behave("smart.test", Behaviour::Says("530 5.7.0 sender not authorized"));
+    world.become_another_account().await;
+    let refused = world.send_from("us@other.test", "b@r.test").await;
+    world.pass(0).await;
+    assert_eq!(
+        (world.progress(refused), world.message(refused).waiting.unwrap().reason),
+        (("queued", 0), WaitReason::Relay)
+    );
+    world.net.behave("smart.test", Behaviour::Takes);
+    let second = std::mem::replace(&mut world.account, first);
+    let id = world.send("c@r.test").await;
+    world.pass(0).await;
+    assert_eq!(world.progress(id), ("delivered", 1), "it shows that the relay works");
+    world.account = second;
+    assert_eq!(world.progress(refused), ("delivered", 1));
+}
+
+#[tokio::test]
+async fn if_a_relay_without_a_login_refuses_two_accounts_it_is_held_back_for_all() {
+    let mut world = World::with(vec![smarthost_with(None, &Stream::ALL)]).await;
+    world.net.address("smart.test", &["198.51.100.1"]);
+    world.net.behave("smart.test", Behaviour::Says("530 5.7.0 authentication required"));
+    let first = world.account;
+    let mut ids = vec![world.send("a@r.test").await];
+    world.pass(0).await;
+    world.become_another_account().await;
+    let other = world.send_from("us@other.test", "b@r.test").await;
+    world.pass(0).await;
+    assert_eq!(world.progress(other), ("queued", 0));
+    let second = std::mem::replace(&mut world.account, first);
+    ids.push(world.send("c@r.test").await);
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.progress(*id) == ("queued", 0)));
+    assert_eq!(world.net.opened.lock().unwrap().len(), 2, "the third is not tried");
+    world.net.behave("smart.test", Behaviour::Takes);
+    world.pass(120).await;
+    assert!(ids.iter().all(|id| world.progress(*id) == ("delivered", 1)));
+    world.account = second;
+    assert_eq!(world.progress(other), ("delivered", 1));
 }
 
 pub(super) fn warming(name: &str, per_day: u32) -> Relay {

@@ -30,6 +30,7 @@ pub mod saved_search;
 pub mod sending_domain;
 pub mod session;
 pub mod setup_link;
+pub mod sign_in_log;
 pub mod site_name;
 pub mod spf_record;
 pub mod stream;

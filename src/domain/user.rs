@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::address::Address;
 use super::device::Devices;
+use super::sign_in_log::SignInLog;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::UserId;
 use crate::base::secret::{Sealed, Secret};
@@ -100,6 +101,8 @@ pub struct User {
     pub devices: Devices,
     /// Whether the user is an operator, with access to the system and every account.
     pub is_operator: bool,
+    /// The latest sign-ins.
+    pub sign_ins: SignInLog,
 }
 
 /// A time-based one-time password (RFC 6238).

@@ -12,6 +12,7 @@ use crate::domain::address::Address;
 use crate::domain::audit::Actor;
 use crate::domain::device::Devices;
 use crate::domain::session::SessionKey;
+use crate::domain::sign_in_log::SignInLog;
 use crate::domain::user::{NewPassword, Role, SecondFactor, User};
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::invitation::Vouched;
@@ -110,6 +111,7 @@ impl Engine {
             disabled: false,
             devices: Devices::default(),
             is_operator: false,
+            sign_ins: SignInLog::default(),
         };
         Ok((user, password))
     }

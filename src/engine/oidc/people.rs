@@ -9,6 +9,7 @@ use crate::domain::audit::Actor;
 use crate::domain::device::Devices;
 use crate::domain::id_token::IdToken;
 use crate::domain::session::{OwnedClient, Session, Stage};
+use crate::domain::sign_in_log::SignInLog;
 use crate::domain::user::{NewPassword, User};
 use crate::engine::Engine;
 use crate::engine::audit::Behalf;
@@ -108,6 +109,7 @@ impl Engine {
             disabled: false,
             devices: Devices::default(),
             is_operator: false,
+            sign_ins: SignInLog::default(),
         };
         let op = CreateIdentified { create: CreateUser { account, user }, identity };
         let made = self.commit_on(Behalf::new(account, Actor::Service), op).await;

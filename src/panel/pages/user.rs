@@ -60,17 +60,26 @@ struct SignIns {
     sessions: Vec<SessionLine>,
     /// Time, and address and browser, of the sign-ins from browsers that were new for the user.
     new_browsers: Vec<(Short, Prose)>,
+    /// Time, address and browser of the latest sign-ins, newest first, also those whose sessions have ended.
+    latest: Vec<(Short, String, String)>,
 }
 
 impl SignIns {
-    async fn of(visit: &Visit<'_>, user: UserId) -> Result<Self, PageError> {
+    async fn of(visit: &Visit<'_>, user: &User) -> Result<Self, PageError> {
         let (engine, account) = (Arc::clone(&visit.api.engine), visit.account_id());
-        let filter = AlertFilter { user: Some(user), condition: Some(Condition::NewSignIn), state: None };
+        let filter = AlertFilter { user: Some(user.id), condition: Some(Condition::NewSignIn), state: None };
         let page = PageRequest { before: None, limit: NEW_BROWSERS };
         let read = move || engine.alerts_of(AlertsOf::Account(account), filter, page);
         let alerts = visit.api.engine.blocking(account, read).await??.rows;
         let line = |alert: Alert| (visit.moment(alert.row.opened_at).short(visit.now), visit.prose(&alert.row.seen));
-        Ok(Self { sessions: SessionLine::list(visit, user)?, new_browsers: alerts.into_iter().map(line).collect() })
+        let latest = user.sign_ins.newest_first().iter();
+        let latest =
+            latest.map(|one| (visit.moment(one.at).short(visit.now), one.address.clone(), one.browser.clone()));
+        Ok(Self {
+            sessions: SessionLine::list(visit, user.id)?,
+            new_browsers: alerts.into_iter().map(line).collect(),
+            latest: latest.collect(),
+        })
     }
 }
 
@@ -92,7 +101,7 @@ async fn written(visit: &Visit<'_>, user: &User, new_secret: Option<NewSecret>) 
     };
     let may_see = visit.may_send(Need::Change);
     let page = UserPage {
-        sign_ins: if may_see { Some(SignIns::of(visit, user.id).await?) } else { None },
+        sign_ins: if may_see { Some(SignIns::of(visit, user).await?) } else { None },
         frame: PageFrame::new(visit, user.email.as_given(), "/users")?.with_done(done),
         id: user.id,
         email: user.email.as_given().to_owned(),

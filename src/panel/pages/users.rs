@@ -18,7 +18,7 @@ use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
-use crate::panel::page_guard::Visit;
+use crate::panel::page_guard::{Need, Visit};
 use crate::panel::timestamp::Short;
 use crate::store::error::OpError;
 use crate::store::op::invitation::INVITATIONS_MAX;
@@ -56,6 +56,8 @@ struct UserLine {
     disabled: bool,
     has_totp: bool,
     last_sign_in_at: Option<Short>,
+    /// Address of the last sign-in, for visitors who may see it.
+    last_address: Option<String>,
     is_self: bool,
 }
 
@@ -71,6 +73,8 @@ pub(super) struct NewSecret {
 pub(super) enum ShownSecret {
     /// A password.
     Password(String),
+    /// A link for a user who was added without a mail.
+    Invitation(String),
     /// A link.
     Link {
         /// The link.
@@ -99,6 +103,7 @@ fn written(
     done: Option<&'static str>,
 ) -> Result<Answer, PageError> {
     let found = visit.api.engine.users(visit.account_id(), PageRequest { before: None, limit: SHOWN_MAX })?;
+    let may_see = visit.may_send(Need::Change);
     let line = |user: crate::domain::user::User| UserLine {
         path: format!("/users/{}", user.id),
         email: user.email.as_given().to_owned(),
@@ -107,6 +112,7 @@ fn written(
         disabled: user.disabled,
         has_totp: user.totp.is_some(),
         last_sign_in_at: user.last_sign_in_at.map(|at| visit.moment(at).short(visit.now)),
+        last_address: user.sign_ins.newest_first().first().map(|last| last.address.clone()).filter(|_| may_see),
         is_self: user.id == visit.user().id,
     };
     let page = UsersPage {
@@ -137,7 +143,7 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, PageError>
     match visit.api.engine.invite_user(visit.on(), email, role).await {
         Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
         Ok(Invited::ByLink(user, link)) => {
-            let what = ShownSecret::Link { url: link.url, replaces_password: false };
+            let what = ShownSecret::Invitation(link.url);
             let new_secret = NewSecret { email: user.email.as_given().to_owned(), what };
             written(&visit, StatusCode::OK, &Form::read(b""), FormErrors::none(), Some(new_secret), None)
         }

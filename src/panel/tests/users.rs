@@ -48,7 +48,12 @@ async fn owners_see_the_sessions_of_a_user_and_end_them() {
     let ended = owner.post(&path, &[("action", "sign-out")]).await;
     assert_eq!(ended.location(), format!("{path}?done=signed-out"));
     assert_eq!((viewer.get("/").await.status, owner.get("/").await.status), (303, 200));
-    assert!(owner.get(&path).await.shows("Not signed in"));
+    let page = owner.get(&path).await;
+    let latest = page.between("id=\"latest\"", "</section>");
+    assert!(page.shows("Not signed in") && latest.contains("127.0.0.1") && latest.contains("Firefox on Linux"));
+    assert!(owner.get("/users").await.shows("<span class=\"hint block\">127.0.0.1</span>"));
+    let mut viewer = world.user_of(Role::Member).await;
+    assert!(!viewer.get("/users").await.shows("127.0.0.1") && !viewer.get(&path).await.shows("Latest sign-ins"));
 }
 
 #[tokio::test]
@@ -57,6 +62,7 @@ async fn a_new_user_gets_a_setup_link_and_no_word_of_a_password() {
     let mut owner = world.owner().await;
     let made = owner.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await;
     assert!(made.shows("id=\"copy-link\"") && !made.shows("current password"), "{}", made.body);
+    assert!(made.shows("User added") && made.shows("No mail was sent: give this link to cleo@example.test."));
     let users = world.engine.users(world.account, LIST).unwrap().rows;
     let cleo = users.iter().find(|user| user.email.local() == "cleo").unwrap().id;
     let page = owner.get(&format!("/users/{cleo}")).await;

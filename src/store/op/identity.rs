@@ -127,6 +127,7 @@ mod tests {
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
     use crate::domain::device::Devices;
+    use crate::domain::sign_in_log::SignInLog;
     use crate::domain::user::Role;
     use crate::store::op::user::DeleteUser;
     use crate::store::testing::TestStore;
@@ -143,6 +144,7 @@ mod tests {
             disabled: false,
             devices: Devices::default(),
             is_operator: false,
+            sign_ins: SignInLog::default(),
         }
     }
 

@@ -93,6 +93,7 @@ mod tests {
     use crate::base::id::Ulid;
     use crate::base::time::Timestamp;
     use crate::domain::device::Devices;
+    use crate::domain::sign_in_log::SignInLog;
     use crate::domain::user::Role;
     use crate::store::op::user::{CreateUser, DeleteUser};
     use crate::store::testing::TestStore;
@@ -109,6 +110,7 @@ mod tests {
             disabled: false,
             devices: Devices::default(),
             is_operator: false,
+            sign_ins: SignInLog::default(),
         };
         test.done(CreateUser { account, user }).id
     }

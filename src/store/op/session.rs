@@ -63,7 +63,8 @@ impl Op for BeginSession {
             }
             let totp = stepped(user.totp, self.totp_step);
             let devices = remember(user.devices, self.device, now);
-            tables.put(&user_key, &User { last_sign_in_at: Some(now), totp, devices, ..user });
+            let sign_ins = user.sign_ins.with(&self.session, now);
+            tables.put(&user_key, &User { last_sign_in_at: Some(now), totp, devices, sign_ins, ..user });
         }
         Ok(())
     }

@@ -220,6 +220,7 @@ mod tests {
     use super::*;
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
+    use crate::domain::sign_in_log::SignInLog;
     use crate::store::op::invitation::Vouched;
     use crate::store::testing::TestStore;
 
@@ -235,6 +236,7 @@ mod tests {
             disabled: false,
             devices: Devices::default(),
             is_operator: false,
+            sign_ins: SignInLog::default(),
         }
     }
 

@@ -154,6 +154,7 @@ mod tests {
     use crate::domain::account::QuotaLimits;
     use crate::domain::device::Devices;
     use crate::domain::session::{Client, SessionToken};
+    use crate::domain::sign_in_log::SignInLog;
     use crate::domain::user::Role;
     use crate::store::op::session::{BeginSession, EndSessions, Which};
     use crate::store::op::user::{CreateUser, DeleteUser, UpdateUser};
@@ -184,6 +185,7 @@ mod tests {
                 disabled: false,
                 devices: Devices::default(),
                 is_operator: true,
+                sign_ins: SignInLog::default(),
             };
             let id = test.done(CreateUser { account: own, user }).id;
             let key = SessionToken::generate(&SeededEntropy::new(3)).key();

@@ -7,18 +7,20 @@ use crate::base::id::UserId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::device::Devices;
+use crate::domain::sign_in_log::SignInLog;
 use crate::domain::user::{Role, SecondFactor, User};
 use crate::store::schema::Table;
 
 impl Row for User {
     const TABLE: Table = Table::Users;
-    const VERSION: u8 = 3;
+    const VERSION: u8 = 4;
 
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
         match version {
             1 => Some(postcard::from_bytes::<UserV1>(bytes).map(Self::from)),
-            // Version 2 lacks the last field, which is then false: a zero byte.
-            2 => Some(postcard::from_bytes(&[bytes, &[0]].concat())),
+            // Version 2 lacks the last two fields, version 3 the last: a zero byte is false, or an empty log.
+            2 => Some(postcard::from_bytes(&[bytes, &[0, 0]].concat())),
+            3 => Some(postcard::from_bytes(&[bytes, &[0]].concat())),
             _ => None,
         }
     }
@@ -53,6 +55,7 @@ impl From<UserV1> for User {
             disabled,
             devices,
             is_operator: false,
+            sign_ins: SignInLog::default(),
         }
     }
 }
@@ -82,18 +85,20 @@ mod tests {
         let user = User::decode(&bytes).unwrap();
         assert_eq!(user, User::from(row));
         assert_eq!(User::decode(&user.encode()).unwrap(), user);
-        assert!(User::decode(&[4]).is_err());
+        assert!(User::decode(&[5]).is_err());
     }
 
     #[test]
-    fn a_user_of_version_2_decodes_as_no_operator() {
+    fn users_of_versions_2_and_3_decode_without_the_fields_that_they_lack() {
         let bytes = postcard::to_extend(&user(), vec![1]).unwrap();
         let user = User::decode(&bytes).unwrap();
-        let mut earlier = user.encode();
-        earlier[0] = 2;
-        earlier.pop();
-        assert_eq!(User::decode(&earlier).unwrap(), user);
-        let operator = User { is_operator: true, ..user };
+        let operator = User { is_operator: true, ..user.clone() };
+        for (version, lacks, expected) in [(2, 2, &user), (3, 1, &user), (3, 1, &operator)] {
+            let mut earlier = expected.encode();
+            earlier[0] = version;
+            earlier.truncate(earlier.len() - lacks);
+            assert_eq!(&User::decode(&earlier).unwrap(), expected, "{version}");
+        }
         assert_eq!(User::decode(&operator.encode()).unwrap(), operator);
     }
 }

@@ -232,6 +232,7 @@ async fn an_invitation_is_mailed_once_to_the_invited_address() {
         disabled: false,
         devices: Default::default(),
         is_operator: false,
+        sign_ins: crate::domain::sign_in_log::SignInLog::default(),
     };
     let op = InviteUser { account: world.account, actor: Actor::Service, user, channel: LinkChannel::Mail };
     world.engine.store.commit(op).await.unwrap_or_else(|_| panic!());

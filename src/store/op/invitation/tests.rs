@@ -21,6 +21,7 @@ fn user(number: u8) -> User {
         disabled: false,
         devices: Default::default(),
         is_operator: false,
+        sign_ins: crate::domain::sign_in_log::SignInLog::default(),
     }
 }
 

@@ -42,6 +42,7 @@ impl Icon {
             b"menu" => "M4 7h16M4 12h16M4 17h16",
             b"search" => "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5",
             b"check" => "M5 12.500l4.500 4.500L19 7.500",
+            b"page" => "M5 3h9l5 5v13H5zM14 3v5h5M8 13h8M8 17h5",
             b"cross" => "M6 6l12 12M18 6L6 18",
             b"clock" => "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4.500l3 2",
             b"again" => "M19 8a8 8 0 1 0 1 6M19 3v5h-5",
@@ -186,6 +187,17 @@ pub(super) fn shortened(answer: &str) -> String {
     }
 }
 
+/// Shortens a response to one line without the recipient's address, which the row has already, so that the reason is
+/// seen. Without a known recipient, an address in angle brackets is left out.
+pub(super) fn excerpt(answer: &str, recipient: &str) -> String {
+    let words = answer.split_whitespace().filter(|word| {
+        let address = word.trim_matches(|c: char| "<>()[]\"',;:.".contains(c));
+        let is_recipient = address.eq_ignore_ascii_case(recipient);
+        !(is_recipient || (recipient.is_empty() && word.starts_with('<') && address.contains('@')))
+    });
+    shortened(&words.collect::<Vec<_>>().join(" "))
+}
+
 /// The beginning of a long text. It limits the size of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excerpt {
@@ -238,6 +250,22 @@ mod tests {
         assert_eq!(Excerpt::of("short"), Excerpt { text: "short".to_owned(), is_cut: false });
         let long = Excerpt::of(&"€".repeat(10_000));
         assert!(long.is_cut && long.text.len() == 19_998);
+    }
+
+    #[test]
+    fn an_excerpt_leaves_out_the_recipient() {
+        for (answer, shown) in [
+            ("550 5.1.1 <bob@example.com>: Recipient address rejected", "550 5.1.1 Recipient address rejected"),
+            ("550 mailbox Bob@Example.com unavailable", "550 mailbox unavailable"),
+            ("550 ask postmaster@example.com", "550 ask postmaster@example.com"),
+            ("451 4.7.1 Try again later", "451 4.7.1 Try again later"),
+        ] {
+            assert_eq!(excerpt(answer, "bob@example.com"), shown);
+        }
+        assert_eq!(
+            excerpt("550 5.1.1 <bob@example.com>: Unknown user <script>", ""),
+            "550 5.1.1 Unknown user <script>"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::components::{Badge, shortened};
+use super::components::{Badge, excerpt};
 use super::event::Event;
 use super::page_guard::Visit;
 use crate::base::time::Timestamp;
@@ -75,7 +75,7 @@ fn first(event: &Event) -> RepeatedAnswer {
     RepeatedAnswer {
         receiver: event.receiver(),
         badge: Badge::of_event(event.kind),
-        answer: shortened(event.smtp_response.as_deref().unwrap_or("no answer")),
+        answer: excerpt(event.smtp_response.as_deref().unwrap_or("no answer"), &event.to),
         advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).unwrap_or_default(),
         path: format!("/messages/{}", event.message_id),
         count: 0,

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use super::components::{Badge, shortened};
+use super::components::{Badge, excerpt};
 use super::timestamp::{Days, Moment};
 use crate::base::time::Timestamp;
 use crate::domain::event::{Bounce, Complaint, EventType, TlsFacts};
@@ -95,7 +95,7 @@ impl EventLine {
             badge: Badge::of_event(event.kind),
             path: format!("/messages/{}", event.message_id),
             attempt: event.attempt.map(|number| number.to_string()).unwrap_or_default(),
-            answer: shortened(event.answer()),
+            answer: excerpt(event.answer(), &event.to),
             to: event.to,
             subject: event.subject,
         }

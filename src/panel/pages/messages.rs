@@ -1,7 +1,5 @@
 //! List of messages, newest first, with search by address, subject, Message-ID and operators.
 
-use std::collections::BTreeSet;
-
 use askama::Template;
 use hyper::StatusCode;
 use jiff::tz::TimeZone;
@@ -18,23 +16,21 @@ use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::handlers::exports::of_messages;
 use crate::machine::transfer::Status;
-use crate::panel::components::{Badge, Choice, FormErrors, shortened};
+use crate::panel::components::{Badge, Choice, FormErrors, excerpt};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::pages::events;
 use crate::panel::pages::saved_searches::{Refused, SavedSearches};
-use crate::panel::search::{Search, Term, of_metadata, with_times};
+use crate::panel::pages::{events, metadata_values};
+use crate::panel::search::{Search, Term, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
 use crate::panel::wording::{EXPORT_SPAN, capitalized};
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
-/// Maximum number of metadata names that an empty result suggests.
-const METADATA_NAMES: usize = 5;
 
 #[derive(Template)]
 #[template(path = "messages.html")]
@@ -64,8 +60,8 @@ struct MessagesPage {
     export_span: &'static str,
     /// Searches for metadata that the visitor may have meant, and the typed terms.
     metadata_hints: Vec<(String, String, String)>,
-    /// Searches for one word as the metadata of a name, if no subject has the word.
-    metadata_names: Vec<(String, String)>,
+    /// Searches that find the typed word as a value of metadata.
+    metadata_values: Vec<(String, String)>,
 }
 
 /// A message in a list.
@@ -91,20 +87,21 @@ impl MessageLine {
     pub(in crate::panel) fn list(records: &[MessageRecord], zone: &TimeZone, now: Timestamp) -> Vec<Self> {
         let mut days = Days::new(now);
         let line = |record| {
-            let line = Self::new(record, zone);
+            let line = Self::new(record, zone, now);
             Self { day: days.begin(&line.at), ..line }
         };
         records.iter().map(line).collect()
     }
 
-    fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
-        let MessageRecord { id, row, transfer, waiting, .. } = record;
+    fn new(record: &MessageRecord, zone: &TimeZone, now: Timestamp) -> Self {
+        let MessageRecord { id, row, transfer, waiting, next_attempt_at } = record;
+        let next = next_attempt_at.map(|at| Moment::new(at, zone.clone()).short(now).text());
         let answer = transfer.last.smtp_response.as_deref().unwrap_or_default();
         let status = transfer.state.status();
         // For complaints, the last response belongs to the delivery and explains nothing.
         let reason = match status {
-            Status::Complained => Some("Marked as spam"),
-            _ => waiting.as_ref().map(|wait| waits(wait.reason)).filter(|_| answer.is_empty()),
+            Status::Complained => Some("Marked as spam".to_owned()),
+            _ => waiting.as_ref().map(|wait| waits(wait.reason, next)).filter(|_| answer.is_empty()),
         };
         Self {
             day: None,
@@ -114,15 +111,18 @@ impl MessageLine {
             to: row.to.as_given().to_owned(),
             subject: row.subject.clone(),
             stream: row.stream,
-            answer: reason.map_or_else(|| shortened(answer), str::to_owned),
+            answer: reason.unwrap_or_else(|| excerpt(answer, row.to.as_given())),
         }
     }
 }
 
-/// Returns the reason why a message waits, in a few words.
-const fn waits(reason: WaitReason) -> &'static str {
-    match reason {
-        WaitReason::Backoff => "Waiting for the next attempt",
+/// Returns the reason why a message waits, in a few words, with the time of the next attempt.
+fn waits(reason: WaitReason, next: Option<String>) -> String {
+    let words = match reason {
+        WaitReason::Backoff => match next {
+            Some(next) => return format!("Waiting for the next attempt: {next}"),
+            None => "Waiting for the next attempt",
+        },
         WaitReason::Throttled => "Waiting: the destination is throttled or unreachable",
         WaitReason::Paused => "Waiting: sending to the destination is paused",
         WaitReason::Dns => "Waiting for DNS",
@@ -130,7 +130,8 @@ const fn waits(reason: WaitReason) -> &'static str {
         WaitReason::Busy => "Waiting for a free connection",
         WaitReason::Held => "On hold until the operator releases the queue",
         WaitReason::Unconfirmed => "Waiting for the replica",
-    }
+    };
+    words.to_owned()
 }
 
 /// `GET /messages`.
@@ -157,11 +158,14 @@ pub(super) async fn written(
     let first = look(visit, &search, newer, older).await?;
     let saved = SavedSearches::new(visit, &search, refused)?;
     let other = search.alternative(&zone).filter(|_| first.has_nothing() && newer.or(older).is_none());
+    let metadata_values = match newer.or(older) {
+        None => metadata_values::searches(visit, &search, &zone).await?,
+        Some(_) => Vec::new(),
+    };
     let (search, instead_of, found) = match other {
         Some(other) => instead(visit, (search, first), other).await?,
         None => (search, None, first),
     };
-    let metadata_names = if found.has_nothing() { metadata_names(visit, &search).await? } else { Vec::new() };
     let Found { faults, indexed_since, is_exportable, page: found } = found;
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
@@ -174,7 +178,7 @@ pub(super) async fn written(
     let page = MessagesPage {
         is_exportable,
         export_span: EXPORT_SPAN,
-        metadata_names,
+        metadata_values,
         metadata_hints: search.metadata_hints().into_iter().map(hint).collect(),
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
         frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),
@@ -225,26 +229,6 @@ async fn instead(
         true => (search, None, first),
         false => (other, Some(search.text), Found { faults: first.faults, ..found }),
     })
-}
-
-/// Returns the metadata names of the newest messages, each with the search for `search` as its value, if that is one
-/// word.
-async fn metadata_names(visit: &Visit<'_>, search: &Search) -> Result<Vec<(String, String)>, PageError> {
-    let [Term::Word(word)] = search.terms.as_slice() else { return Ok(Vec::new()) };
-    // The hint for a pair is better.
-    if word.contains([':', '=']) {
-        return Ok(Vec::new());
-    }
-    let newest = PageRequest { before: None, limit: ROWS };
-    let newest = visit.api.engine.messages(visit.account_id(), MessageFilter::default(), newest).await?;
-    let names: BTreeSet<_> =
-        newest.rows.iter().flat_map(|record| record.row.metadata.iter()).map(|(name, _)| name).collect();
-    let link = |name: &String| {
-        let text = of_metadata(name, search.text.trim());
-        let params = [("q", text.clone()), ("status", search.status.clone()), ("stream", search.stream.clone())];
-        (text, address("/messages", &params, None))
-    };
-    Ok(names.into_iter().take(METADATA_NAMES).map(link).collect())
 }
 
 async fn look(
@@ -344,7 +328,11 @@ fn links(
 }
 
 /// Returns `path` with these parameters.
-fn address(path: &str, params: &[(&'static str, String)], place: Option<(&'static str, MessageId)>) -> String {
+pub(super) fn address(
+    path: &str,
+    params: &[(&'static str, String)],
+    place: Option<(&'static str, MessageId)>,
+) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in params.iter().filter(|(_, value)| !value.is_empty()) {
         query.append_pair(name, value);
@@ -366,6 +354,13 @@ mod tests {
     fn days_of_a_filter_say_whether_they_are_included() {
         let words = ["after:2026-11-20", "Before:2026-11-21", "order"].map(|typed| filter_words(typed.to_owned()));
         assert_eq!(words, ["Accepted from 2026-11-20", "Accepted before 2026-11-21", "order"]);
+    }
+
+    #[test]
+    fn a_message_that_waits_for_an_attempt_shows_its_time() {
+        let next = |next: Option<&str>| waits(WaitReason::Backoff, next.map(str::to_owned));
+        assert_eq!(next(Some("20 Nov, 16:04")), "Waiting for the next attempt: 20 Nov, 16:04");
+        assert_eq!(next(None), "Waiting for the next attempt");
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(super) mod login;
 pub(super) mod me;
 pub(super) mod message;
 pub(super) mod messages;
+mod metadata_values;
 pub(super) mod oidc;
 pub(super) mod open;
 pub(super) mod overview;

@@ -32,8 +32,6 @@ const OPERATORS: [(&str, &str); 13] = [
 
 /// Forms of addresses that can be searched.
 const ADDRESSES: &str = "Search for a whole address such as ann@example.com, or for a domain as @example.com.";
-/// Format of a day.
-const DAY: &str = "2026-11-20";
 
 /// Query parameters of a page.
 type QueryParams = Vec<(&'static str, String)>;
@@ -164,6 +162,12 @@ impl Search {
             _ => quoted(&format!("subject:{}", self.text)),
         };
         Some(Self::read(&text, &self.status, &self.stream, zone))
+    }
+
+    /// Returns the word or quoted words as typed, if the search is nothing else.
+    pub(super) fn lone_word(&self) -> Option<String> {
+        let is_lone = self.faults.is_empty() && matches!(self.terms.as_slice(), [Term::Word(_)]);
+        is_lone.then(|| parts(&self.text).next()).flatten()
     }
 
     /// Collects the terms as filter values. The status and stream fields count in addition to the typed text.
@@ -386,7 +390,7 @@ fn quoted(part: &str) -> String {
 /// Converts a day, such as `2026-11-20`, to its first moment in the zone. Other text stays as it is, for the API's own
 /// check.
 pub(super) fn moment(text: &str, zone: &TimeZone) -> String {
-    let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == DAY.len());
+    let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == "2026-11-20".len());
     let start = day.and_then(|day| day.to_zoned(zone.clone()).ok());
     let millis = start.and_then(|start| u64::try_from(start.timestamp().as_millisecond()).ok());
     millis.map_or_else(|| text.to_owned(), |millis| Timestamp::from_millis(millis).to_string())

@@ -157,13 +157,23 @@ async fn invalid_names_and_searches_are_not_saved_and_their_number_is_bounded() 
 }
 
 #[tokio::test]
-async fn a_word_that_no_subject_has_leads_to_the_metadata_of_the_newest_messages() {
+async fn a_word_that_is_a_value_of_metadata_leads_to_that_search_also_above_results() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    let message = world.send(serde_json::json!({ "metadata": { "order": "10482", "shop": "berlin" } })).await;
-    let page = browser.get("/messages?q=10482").await;
-    assert!(page.shows("href=\"/messages?q=metadata.order%3A10482\">metadata.order:10482</a>"), "{}", page.body);
-    assert!(page.shows("metadata.shop:10482"));
-    assert!(browser.get("/messages?q=metadata.order%3A10482").await.shows(&message.to_string()));
-    assert!(!browser.get("/messages?q=10482+paid").await.shows("metadata.order:10482</a>"), "two words");
+    let message = world.send(serde_json::json!({ "metadata": { "order": "A-30001", "shop": "berlin" } })).await;
+    let link = "href=\"/messages?q=metadata.order%3AA-30001\">metadata.order:A-30001</a>";
+    let page = browser.get("/messages?q=A-30001").await;
+    assert!(page.shows(link) && page.shows("No messages match"), "{}", page.body);
+    assert!(!page.shows("metadata.shop:A-30001"), "no message has it");
+    assert!(browser.get("/messages?q=metadata.order%3AA-30001").await.shows(&message.to_string()));
+    world.send(serde_json::json!({ "subject": "Invoice of A-30001" })).await;
+    let page = browser.get("/messages?q=A-30001").await;
+    assert!(page.shows(link) && page.shows("Invoice of A-30001") && !page.shows("No messages match"));
+    let page = browser.get("/messages?q=A-30001&status=queued").await;
+    assert!(page.shows("q=metadata.order%3AA-30001&#38;status=queued"), "{}", page.body);
+    for query in ["A-30001+paid", "A-30001&status=bounced", "a-30001", "A-3000", "-A-30001"] {
+        assert!(!browser.get(&format!("/messages?q={query}")).await.shows("\">metadata.order:"), "{query}");
+    }
+    let page = browser.get("/messages?q=nowhere").await;
+    assert!(page.shows("Words are searched in subjects.") && !page.shows("Also search"));
 }

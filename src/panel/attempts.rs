@@ -41,7 +41,8 @@ impl AttemptLine {
         Self {
             at: visit.moment(row.at),
             badge,
-            words: if summary(words) == result { "" } else { words },
+            // Words without a remedy would repeat the result.
+            words: if words.trim_end_matches('.') == result { "" } else { words },
             result,
             took: format!("{} ms", row.duration_ms),
             peer: row.peer,
@@ -59,13 +60,13 @@ fn summary(words: &str) -> &str {
 fn words(error: &str, status: Option<u16>) -> &'static str {
     let Some(error) = PostError::ALL.into_iter().find(|known| known.as_str() == error) else { return "" };
     match error {
-        PostError::Dns => "DNS lookup failed.",
-        PostError::Connect => "Connection failed.",
-        PostError::Tls => "TLS failed: check certificate.",
+        PostError::Dns => "DNS lookup failed: check the host name in the URL and its DNS records.",
+        PostError::Connect => "Connection failed: check that the receiver runs and its firewall admits this server.",
+        PostError::Tls => "TLS failed: check the certificate and its chain.",
         PostError::Timeout => "Timed out (10 s): respond first, work later.",
-        PostError::Reset => "Connection closed early.",
-        PostError::Protocol => "Not HTTP.",
-        PostError::Blocked => "Private address blocked.",
+        PostError::Reset => "Connection closed early: see the receiver's log.",
+        PostError::Protocol => "Not HTTP: check the port in the URL.",
+        PostError::Blocked => "Private address blocked: the operator can allow it in `network.allow`.",
         PostError::Status => match status {
             Some(300..=399) => "Redirect: use the final URL.",
             Some(401 | 403) => "Access denied.",
@@ -113,6 +114,8 @@ mod tests {
     fn a_failure_without_a_response_is_summed_up_in_words() {
         let of = |error: PostError| summary(words(error.as_str(), None));
         assert_eq!(of(PostError::Dns), "DNS lookup failed");
+        let has_remedy = |error: &PostError| words(error.as_str(), None).contains(": ");
+        assert!(PostError::ALL.iter().all(|error| *error == PostError::Status || has_remedy(error)));
         assert_eq!((of(PostError::Tls), of(PostError::Timeout)), ("TLS failed", "Timed out (10 s)"));
     }
 }

@@ -1,8 +1,9 @@
 //! Notices about problems that need attention, one line each, ordered by severity. A notice is absent from the page
 //! that it links to, except the one about open alerts: it is on every
-//! page, and on theirs without a link.
+//! page, and without a link on the one that shows them all.
 
 use super::components::{grouped, shortened};
+use super::form::Form;
 use super::layout::link_to;
 use super::page_guard::Visit;
 use super::timestamp::Moment;
@@ -55,7 +56,8 @@ impl Notice {
 pub(super) fn notices(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError> {
     let mut notices = of_service(visit)?;
     notices.extend(of_account(visit, place)?);
-    notices.retain(|notice| !notice.leads_to(place));
+    // On the page of alerts, only a list with a filter has a notice with a link.
+    notices.retain(|notice| notice.path.as_deref() == Some(ALERTS) || !notice.leads_to(place));
     Ok(notices)
 }
 
@@ -86,7 +88,8 @@ fn of_account(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError>
         let sentence = format!("Suspended since {since} ({reason}). The account is read-only and sends no mail.");
         notices.push(Notice::new(sentence, "Ask the operator of this service", None));
     }
-    notices.extend(alerts(engine.open_alerts(visit.alerts())?, place));
+    let shows_alerts = place == ALERTS && Form::of_query(&visit.call).given("condition").is_none();
+    notices.extend(alerts(engine.open_alerts(visit.alerts())?, shows_alerts));
     notices.extend(webhooks(visit)?);
     notices.extend(domains(visit)?);
     notices.extend(pauses(&engine.paused_sites(account.id)?));
@@ -96,17 +99,17 @@ fn of_account(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError>
     Ok(notices)
 }
 
-/// Returns the notice about open alerts.
-fn alerts(open: OpenAlerts, place: &str) -> Option<Notice> {
+/// Returns the notice about open alerts, for a page that shows all of them or for another.
+fn alerts(open: OpenAlerts, shows_alerts: bool) -> Option<Notice> {
     let severity = open.worst?.as_str();
     let (sentence, action) = match (open.count, open.summary) {
         (1, Some(summary)) => (format!("{summary} ({severity} alert)."), "View alert"),
         (1, None) => (format!("An alert is open ({severity})."), "View alert"),
         (count, _) => (format!("{count} open alerts, the worst {severity}."), "View alerts"),
     };
-    Some(match place {
-        ALERTS => Notice::new(sentence, "See below", None),
-        _ => Notice::new(sentence, action, Some(ALERTS)),
+    Some(match shows_alerts {
+        true => Notice::new(sentence, "See below", None),
+        false => Notice::new(sentence, action, Some(ALERTS)),
     })
 }
 

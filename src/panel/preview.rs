@@ -13,6 +13,8 @@ use crate::mail::read::{AttachedFile, ReadParts};
 const WIDTHS: [(&str, &str, &str); 3] =
     [("390", "Phone", "preview w390"), ("768", "Tablet", "preview w768"), ("full", "Full", "preview")];
 
+/// Length of HTML below which the frame is low.
+const SHORT_BYTES: usize = 600;
 /// Parts that can be shown alone.
 const PARTS: [&str; 3] = ["html", "text", "attachments"];
 
@@ -20,6 +22,8 @@ const PARTS: [&str; 3] = ["html", "text", "attachments"];
 pub(super) struct Preview {
     /// URL of the frame's document. `None` if there is no HTML.
     pub(super) frame: Option<String>,
+    /// Whether the HTML is so short that the frame can be low.
+    pub(super) is_short: bool,
     /// CSS class of the frame.
     pub(super) class: &'static str,
     /// URL that loads remote images, if there are any and they are blocked.
@@ -55,6 +59,7 @@ impl Preview {
         };
         Self {
             frame: parts.html.is_some().then(|| format!("{path}/preview{images}")),
+            is_short: parts.html.as_deref().is_some_and(|html| html.len() < SHORT_BYTES),
             class,
             with_images: (has_remote && !wants_images).then(|| address(width, true)),
             widths: WIDTHS.map(choice).into(),

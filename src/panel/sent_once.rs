@@ -98,10 +98,14 @@ fn done_already(path: &str) -> &'static str {
     }
 }
 
-/// Returns the page on which the action can be repeated.
-pub(super) fn page_of(path: &str) -> String {
-    match path.ends_with("/rotate-secret") {
-        true => format!("{}?tab=settings", page_above(path)),
-        false => path.to_owned(),
+/// Returns the page on which the action can be repeated, and the label of the link to it.
+pub(super) fn page_of(path: &str) -> (String, &'static str) {
+    match path.trim_start_matches('/').split('/').collect::<Vec<_>>().as_slice() {
+        ["keys"] => (path.to_owned(), "Open API keys"),
+        ["webhooks"] => (path.to_owned(), "Open webhooks"),
+        ["users"] => (path.to_owned(), "Open users"),
+        ["users", _] => (path.to_owned(), "Open the user"),
+        ["webhooks", _, "rotate-secret"] => (format!("{}?tab=settings", page_above(path)), "Open the webhook"),
+        _ => (path.to_owned(), "Open the page"),
     }
 }

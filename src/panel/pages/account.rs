@@ -39,6 +39,7 @@ struct AccountPage {
     usage: Trend,
     rates: Vec<StandingLine>,
     users: Vec<(Role, usize)>,
+    has_owner: bool,
     form: AccountForm,
     reason: String,
     reason_faults: FormErrors,
@@ -92,7 +93,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
     let zone = visit.account.time_zone.zone();
     let outcomes = engine.outcomes(account.id, &Span::Month.question(visit.now, &zone, None))?;
     let before = engine.outcomes(account.id, &Span::Month.question_before(visit.now, &zone, None))?;
-    let suspension = engine.suspension(account.id)?;
+    let (suspension, users) = (engine.suspension(account.id)?, users(visit, account.id)?);
     let page = AccountPage {
         frame: PageFrame::new(visit, account.name.as_str(), "/accounts")?.with_done(done),
         id: account.id,
@@ -104,7 +105,8 @@ fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Type
         created_at: visit.detail(account.created_at),
         usage: Trend::new(&before, &outcomes, Span::Month, &zone, Links::None),
         rates: AccountReputation::new(&engine.reputation(account.id)?, visit.now).lines,
-        users: users(visit, account.id)?,
+        has_owner: users.iter().any(|(role, count)| *role == Role::Owner && *count > 0),
+        users,
         form: typed.form,
         reason: typed.reason.0,
         reason_faults: typed.reason.1,

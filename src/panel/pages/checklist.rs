@@ -42,7 +42,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let id: DomainId = visit.id()?;
     let engine = &visit.api.engine;
     let row = engine.domain(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
-    let items = engine.checklist(visit.account_id(), id, &row).await?;
+    let mut items = engine.checklist(visit.account_id(), id, &row).await?;
+    items.sort_by_key(|(_, judgement)| urgency(judgement.status));
     let page = ChecklistPage {
         frame: PageFrame::new(&visit, format!("Checklist of {}", row.name), "/domains")?,
         id,
@@ -54,6 +55,15 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         curl: curl(&visit, &format!("/v1/domains/{id}/checklist")),
     };
     html::page(StatusCode::OK, &page)
+}
+
+/// Returns the place of an item in the list: failed items are first.
+const fn urgency(status: Status) -> u8 {
+    match status {
+        Status::Fail => 0,
+        Status::Warn => 1,
+        Status::Pass | Status::Unknown | Status::Na => 2,
+    }
 }
 
 fn verdict(items: &[(ItemId, Judgement)]) -> String {
@@ -95,5 +105,17 @@ const fn badge(status: Status) -> Badge {
         Status::Fail => Badge::new("fails", "bad", "cross"),
         Status::Unknown => Badge::new("unknown", "calm", "help"),
         Status::Na => Badge::new("not applicable", "calm", "leave"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_items_are_first_and_those_with_a_warning_next() {
+        let mut all = [Status::Pass, Status::Na, Status::Warn, Status::Unknown, Status::Fail];
+        all.sort_by_key(|status| urgency(*status));
+        assert_eq!(all, [Status::Fail, Status::Warn, Status::Pass, Status::Na, Status::Unknown]);
     }
 }

@@ -16,7 +16,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX, date, days_of, mark_of, refused, reporter_of, shown};
 use crate::http::view::dmarc_reporters::REPORTERS_MAX;
-use crate::machine::dmarc_advice::Action;
+use crate::machine::dmarc_advice::{Action, Advice};
 use crate::panel::chart::{Bar, Chart, Column, Heading};
 use crate::panel::components::{Badge, Choice, grouped};
 use crate::panel::form::Form;
@@ -28,7 +28,7 @@ use crate::panel::record_card::Record;
 
 /// Maximum number of sources on the page, the largest ones. The API returns more.
 const SOURCES_MAX: usize = 50;
-/// Longest range that is shown day by day. Longer ranges are shown by week.
+/// Longest range that is shown by day; longer ones are shown by week.
 const DAYS_SHOWN: u32 = 90;
 const WEEK: u32 = 7;
 /// Maximum number of reports on the page, the latest ones.
@@ -139,13 +139,14 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let Page { rows, .. } = engine.dmarc_reports(visit.account_id(), id, page)?;
     let own = format!("/domains/{id}/dmarc");
     let steps = steps(&overview);
+    let (verdict, reason) = first_lines(&overview.advice, !rows.is_empty());
     let with_messages = || steps.iter().rev().filter(|(_, counts)| counts.messages() > 0);
     let page = DmarcPage {
         frame: PageFrame::new(&visit, format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
         id,
         domain: overview.domain.to_string(),
-        verdict: verdict(overview.advice.action),
-        reason: overview.advice.reason.clone(),
+        verdict,
+        reason,
         blockers: overview.advice.blockers.iter().take(SOURCES_MAX).map(ToString::to_string).collect(),
         is_trouble: matches!(overview.advice.action, Action::Fix | Action::Review),
         change: overview.advice.record.clone(),
@@ -205,6 +206,15 @@ fn reporter_lines(reporters: Vec<Reporter>) -> Vec<ReporterLine> {
     let (ignored, counted): (Vec<_>, Vec<_>) = reporters.into_iter().partition(|reporter| reporter.is_ignored);
     let shown = [counted, ignored].into_iter().flat_map(|some| some.into_iter().take(REPORTERS_MAX));
     shown.map(ReporterLine::from).collect()
+}
+
+/// Returns the verdict and its reason. Without reports the verdict says so.
+fn first_lines(advice: &Advice, has_reports: bool) -> (&'static str, String) {
+    if has_reports || advice.action != Action::Wait {
+        return (verdict(advice.action), advice.reason.clone());
+    }
+    let reason = format!("{} Send mail and wait: receivers report once a day.", advice.reason);
+    ("No reports yet, so your mail can't be judged", reason)
 }
 
 const fn verdict(action: Action) -> &'static str {
@@ -375,4 +385,16 @@ fn share(count: u64, of: u64) -> String {
     }
     let tenths = u128::from(count) * 1000 / u128::from(of);
     format!("{}.{}%", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_reports_the_first_line_says_so() {
+        let advice = |action| Advice { action, record: None, reason: "Why.".to_owned(), blockers: Vec::new() };
+        assert!(first_lines(&advice(Action::Wait), false).0.starts_with("No reports yet"));
+        assert_eq!(first_lines(&advice(Action::Wait), true), ("Wait for more reports", "Why.".to_owned()));
+    }
 }

@@ -27,8 +27,8 @@ struct ErrorPage<'a> {
     is_signed_in: bool,
     /// Name of the account that an operator views.
     viewed: Option<String>,
-    /// Page on which the action can be repeated.
-    again: Option<String>,
+    /// Page on which the action can be repeated, and the label of the link to it.
+    again: Option<(String, &'static str)>,
 }
 
 /// Renders the page of an API error. The service calls it for requests from browsers.

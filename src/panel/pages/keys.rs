@@ -78,7 +78,7 @@ const fn meaning(scope: Scope) -> &'static str {
 
 impl KeyForm {
     fn empty() -> Self {
-        Self::new(&Form::read(b""), |_| true, FormErrors::none())
+        Self::new(&Form::read(b""), |scope| scope == Scope::Send, FormErrors::none())
     }
 
     fn refused(form: &Form, faults: FormErrors) -> Self {

@@ -52,7 +52,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
 }
 
 fn written(visit: &Visit<'_>, status: StatusCode, missing: Option<String>) -> Result<Answer, PageError> {
-    let frame = PageFrame::new(visit, "Open", "/open")?.with_search(missing.as_deref().unwrap_or_default());
+    let frame = PageFrame::new(visit, "Search", "/open")?.with_search(missing.as_deref().unwrap_or_default());
     let places = places(visit).map(|place| (place.name, place.path)).collect();
     html::page(status, &OpenPage { frame, missing, places })
 }

@@ -11,7 +11,7 @@ use crate::http::handlers::providers::DAYS_DEFAULT;
 use crate::http::view::providers::{AnswerView, LinkView, ProviderView, ProvidersView};
 use crate::machine::reputation::Level;
 use crate::panel::chart::percent;
-use crate::panel::components::{Badge, Choice, grouped, shortened};
+use crate::panel::components::{Badge, Choice, excerpt, grouped};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
@@ -23,6 +23,8 @@ use crate::panel::wording;
 
 /// Periods to choose from, in days.
 const SPANS: [u32; 4] = [1, 7, 30, 90];
+/// Share of deferrals from which a row says that there are many.
+const DEFERRALS_HIGH: f64 = 0.25;
 
 #[derive(Template)]
 #[template(path = "providers.html")]
@@ -47,6 +49,9 @@ struct ProviderLine {
     half: String,
     most: String,
     answers: Vec<AnswerLine>,
+    /// Whether the provider has sent more bounces and deferrals than the answers count.
+    is_sample: bool,
+    has_many_deferrals: bool,
     advice: Vec<&'static str>,
     links: Vec<LinkView>,
 }
@@ -113,6 +118,8 @@ impl ProviderLine {
             complained: grouped(of.complained),
             half: time(of.p50_seconds),
             most: time(of.p95_seconds),
+            is_sample: of.answers.iter().map(|answer| answer.count).sum::<u64>() < bounced + of.deferred,
+            has_many_deferrals: of.deferral_rate.is_some_and(|rate| rate >= DEFERRALS_HIGH),
             answers: of.answers.iter().map(AnswerLine::new).collect(),
             advice: of.advice,
             links: of.links,
@@ -123,7 +130,7 @@ impl ProviderLine {
 impl AnswerLine {
     fn new(of: &AnswerView<'_>) -> Self {
         let answer = match (of.smtp_response, of.smtp_code) {
-            (Some(response), _) => shortened(response),
+            (Some(response), _) => excerpt(response, ""),
             (None, Some(code)) => code.to_string(),
             (None, None) => "no answer".to_owned(),
         };
@@ -134,7 +141,7 @@ impl AnswerLine {
 
 const fn badge(level: Level) -> Badge {
     match level {
-        Level::Ok => Badge::new("OK", "good", "check"),
+        Level::Ok => Badge::new("Low", "good", "check"),
         Level::Warn => Badge::new("warning", "wait", "warn"),
         Level::Alarm => Badge::new("Limit", "bad", "flag"),
     }
@@ -147,6 +154,39 @@ fn time(seconds: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::view::providers::BouncesView;
+
+    #[test]
+    fn a_row_says_when_its_deferrals_are_high_and_its_answers_a_sample() {
+        let line = |deferral_rate, deferred| {
+            let answer = AnswerView {
+                smtp_code: Some(450),
+                smtp_enhanced_code: None,
+                smtp_response: None,
+                category: None,
+                count: 5,
+                message_id: MessageId::default(),
+            };
+            ProviderLine::new(ProviderView {
+                provider: "google",
+                delivered: 30,
+                deferred,
+                bounced: BouncesView { hard: 0, soft: 0, block: 0, undetermined: 0 },
+                complained: 0,
+                delivery_rate: None,
+                deferral_rate,
+                block_rate: None,
+                p50_seconds: None,
+                p95_seconds: None,
+                level: Level::Ok,
+                answers: vec![answer],
+                advice: Vec::new(),
+                links: Vec::new(),
+            })
+        };
+        assert!(line(Some(0.25), 6).has_many_deferrals && line(Some(0.25), 6).is_sample);
+        assert!(!line(Some(0.24), 5).has_many_deferrals && !line(None, 5).is_sample);
+    }
 
     #[test]
     fn bounces_have_a_share_if_there_are_enough_messages() {

@@ -58,6 +58,11 @@ impl SuppressionsPage {
     fn is_filtered(&self) -> bool {
         !self.email.is_empty() || !self.reason.is_empty()
     }
+
+    /// Whether the filter is not valid, so that nothing was looked up.
+    fn is_refused(&self) -> bool {
+        !self.search_faults.all().is_empty()
+    }
 }
 
 /// Returns the badge of a reason.

@@ -22,6 +22,9 @@ async fn every_page_has_a_strip_while_an_alert_is_open() {
     let page = browser.get("/alerts").await;
     assert!(page.shows("Quota used up (critical alert). <span>See below.</span>") && !page.shows("View alert"));
     assert!(page.shows("When the alert opened or last changed:"));
+    let page = browser.get("/alerts?condition=webhook_disabled").await;
+    assert!(page.shows("No open alerts match the filter") && !page.shows("See below"), "{}", page.body);
+    assert!(page.shows("Quota used up (critical alert). <a href=\"/alerts\">View alert</a>"));
     world.opens(Condition::WebhookDisabled, "A webhook is disabled").await;
     assert!(browser.get("/").await.shows("2 open alerts, the worst critical. <a href=\"/alerts\">View alerts"));
     for condition in [Condition::Quota, Condition::WebhookDisabled] {
@@ -53,7 +56,7 @@ async fn alerts_are_filtered_by_condition_and_their_absence_is_explained() {
     let world = World::new().await;
     world.owner().await;
     let mut browser = world.owner().await;
-    assert!(browser.get("/audit").await.shows("href=\"/alerts?condition=new_sign_in\""));
+    assert!(browser.get("/audit").await.shows("Sign-ins are listed on the pages of the <a href=\"/users\">users</a>."));
     let page = browser.get("/alerts?condition=new_sign_in").await;
     assert!(page.shows("New sign-in to the panel") && page.shows("href=\"/alerts\" aria-label=\"Remove the filter"));
     assert!(!browser.get("/alerts?condition=quota").await.shows("New sign-in to the panel"));

@@ -64,6 +64,11 @@ async fn the_page_shows_the_next_step_first_and_escapes_foreign_text() {
     assert!(
         page.shows("1,300") && page.shows("94.9%") && page.shows("198.51.100.0/24") && page.shows("mailer.example")
     );
+    let domains = crate::engine::listing::PageRequest { before: None, limit: 9 };
+    let domains = world.engine.domains(world.account, domains).unwrap().rows;
+    let other = domains.iter().find(|(other, _)| *other != id).unwrap().0;
+    let empty = browser.get(&format!("/domains/{other}/dmarc")).await;
+    assert!(empty.status == 200 && !empty.shows("Receivers wrote these reports"), "{}", empty.body);
     assert!(page.shows("A signature proves who wrote a report, not that it is true."));
     assert!(!page.body.contains(REPORTER) && page.body.contains("script&#62;alert(1)"), "{}", page.body);
     assert!(page.shows("class=\"tip\">14 Nov: "), "each day has its bar, under a short name: {}", page.body);

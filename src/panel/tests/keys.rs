@@ -15,6 +15,13 @@ fn secret_of(page: &Reply) -> String {
 }
 
 #[tokio::test]
+async fn only_sending_is_preselected_for_a_new_key() {
+    let page = World::new().await.owner().await.get("/keys").await;
+    assert!(page.shows("value=\"send\" checked") && page.shows("Permissions can't be changed later."));
+    assert!(!page.shows("value=\"read\" checked") && !page.shows("value=\"manage\" checked"), "{}", page.body);
+}
+
+#[tokio::test]
 async fn a_new_key_is_shown_once_and_has_its_permissions() {
     let world = World::new().await;
     let mut browser = world.owner().await;

@@ -73,10 +73,14 @@ async fn a_message_preview_has_tabs_widths_and_a_download() {
     let message = world.send(serde_json::json!({ "html": "<p>Hi</p><img src=\"https://x.test/p\">" })).await;
     let own = format!("/messages/{message}");
     let page = browser.get(&own).await;
-    assert!(page.shows("class=\"preview\"") && page.shows("width=390#content") && page.shows("copy-id"));
+    assert!(page.shows("class=\"preview short\"") && page.shows("width=390#content") && page.shows("copy-id"));
     assert!(page.shows(&format!("curl http://panel.test/v1{own} ")));
     let page = browser.get(&format!("{own}?width=390&images=remote")).await;
-    assert!(page.shows("class=\"preview w390\"") && page.shows("preview?images=remote\"") && !page.shows("not loaded"));
+    assert!(
+        page.shows("class=\"preview w390 short\"")
+            && page.shows("preview?images=remote\"")
+            && !page.shows("not loaded")
+    );
     for (tab, shown) in [
         ("html", "<iframe"),
         ("text", "class=\"mail-text\""),
@@ -172,10 +176,10 @@ async fn the_overview_shows_delivery_problems_and_last_week() {
     assert!(listed.contains(">example.com</a>") && listed.contains("550 5.1.1 No &#60;b&#62;2"), "{listed}");
     assert!(listed.contains("data-label=\"Count\">3</td>") && listed.contains("451 4.7.1 Later"), "{listed}");
     assert!(!listed.contains("long-ago"), "that was last week");
-    assert!(page.shows("In the last 7 days. <a href=\"/docs/troubleshooting\">"));
+    assert!(page.shows("The most frequent responses in the last 7 days. <a href=\"/docs/troubleshooting\">"));
     let listed = |page: &Reply| page.between("Delivery problems", "</section>").to_owned();
     let month = listed(&browser.get("/?range=30d").await);
-    assert!(month.contains("long-ago") && month.contains("In the last 30 days."), "{month}");
+    assert!(month.contains("long-ago") && month.contains("in the last 30 days."), "{month}");
     assert!(browser.get("/?range=30d&stream=marketing").await.shows("No messages in"));
     assert!(listed(&browser.get("/?range=30d&stream=marketing").await).is_empty());
     assert!(page.shows("<strong>4</strong>"));

@@ -50,6 +50,9 @@ async fn quick_open_finds_ids_addresses_domains_and_pages() {
     }
     let form = browser.get("/open").await;
     assert!(form.status == 200 && form.shows("id=\"open-q\"") && form.shows(">Queue</a>"));
+    assert!(form.shows("<h1>Search</h1>") && form.between("id=\"open-q\"", ">").ends_with("autofocus"));
+    let keeps_field = |page: &Reply| page.shows("<form class=\"search kept\"");
+    assert!(keeps_field(&browser.get("/messages?q=order").await) && !keeps_field(&browser.get("/queue").await));
 }
 
 #[tokio::test]

@@ -146,7 +146,13 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
     let account: AccountId = id.parse().unwrap();
     let path = format!("/accounts/{id}");
     let page = browser.get(made.location()).await;
-    for shown in ["<h1>Branch</h1>", "0 of 5", "Active", "<dt>Owners</dt>"] {
+    for shown in [
+        "<h1>Branch</h1>",
+        "0 of 5",
+        "Active",
+        "<dt>Owners</dt>",
+        &format!("user add EMAIL --account {id} --role owner"),
+    ] {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
     for (form, field) in [([("name", " ")], "name-fault"), ([("quota_per_day", "many")], "day-fault")] {
@@ -160,6 +166,11 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
     assert_eq!(browser.post(&format!("{path}/suspend"), &[("reason", "")]).await.status, 422);
     browser.post(&format!("{path}/suspend"), &[("reason", "unpaid")]).await;
     assert!(browser.get(&path).await.shows(": unpaid."));
+    browser.post(&format!("{path}/view"), &[("reason", "ticket 7")]).await;
+    assert!(browser.get(&path).await.shows("End the view to resume the account."));
+    let overview = browser.get("/").await;
+    assert!(!overview.shows("Send your first message") && overview.shows("A suspended account can't send"));
+    browser.post("/view/end", &[]).await;
     assert!(browser.get("/accounts").await.shows("Suspended"));
     assert!(world.engine.suspension(account).unwrap().is_some());
     browser.post(&format!("{path}/resume"), &[]).await;
@@ -172,6 +183,8 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
             (Action::AccountCreated, olga()),
             (Action::SettingsChanged, olga()),
             (Action::AccountSuspended, olga()),
+            (Action::ViewBegun, olga()),
+            (Action::ViewEnded, olga()),
             (Action::AccountResumed, olga()),
         ]
     );

@@ -29,13 +29,13 @@ async fn a_form_that_shows_a_secret_is_executed_once() {
     let (of_webhook, of_user) = (format!("/webhooks/{webhook}?tab=settings"), format!("/users/{user}"));
     let rotate = format!("/webhooks/{webhook}/rotate-secret");
     let url = ("url", "https://hooks.example.com/other");
-    for (page, path, fields, what_to_do) in [
-        ("/keys", "/keys", &[("name", "shop"), ("scopes", "send")][..], "create another"),
-        ("/webhooks", "/webhooks", &[url, ("has_events", "1"), ("events", "failed")], "rotate the secret"),
-        (&of_webhook, &rotate, &[], "rotate the secret again"),
-        ("/users", "/users", &[("email", "cleo@example.test"), ("role", "viewer")], "create another link"),
-        (&of_user, &of_user, &[("action", "password")], "create another"),
-        (&of_user, &of_user, &[("action", "link")], "create another"),
+    for (page, path, fields, what_to_do, link) in [
+        ("/keys", "/keys", &[("name", "shop"), ("scopes", "send")][..], "create another", "API keys"),
+        ("/webhooks", "/webhooks", &[url, ("has_events", "1"), ("events", "failed")], "rotate the secret", "webhooks"),
+        (&of_webhook, &rotate, &[], "rotate the secret again", "the webhook"),
+        ("/users", "/users", &[("email", "cleo@example.test"), ("role", "viewer")], "create another link", "users"),
+        (&of_user, &of_user, &[("action", "password")], "create another", "the user"),
+        (&of_user, &of_user, &[("action", "link")], "create another", "the user"),
     ] {
         let number = browser.get(page).await.hidden("once");
         assert!(!number.is_empty(), "{page}");
@@ -46,7 +46,7 @@ async fn a_form_that_shows_a_secret_is_executed_once() {
         let again = browser.post(path, &form).await;
         assert_eq!((again.status, world.changed_rows()), (409, before), "{path}");
         assert!(again.shows("Already done") && again.shows(what_to_do), "{path}: {}", again.body);
-        assert!(!again.shows("id=\"copy-") && again.shows("Open the page"), "{path}");
+        assert!(!again.shows("id=\"copy-") && again.shows(&format!(">Open {link}</a>")), "{path}");
     }
 }
 

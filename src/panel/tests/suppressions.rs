@@ -72,6 +72,10 @@ async fn suppressions_are_searched_by_address_and_reason_and_paged() {
     }
     let page = browser.get("/suppressions?email=ann").await;
     assert!(page.shows("email-fault") && page.shows("value=\"ann\""));
+    let is_answered = |page: &Reply| page.shows("No suppressions match");
+    assert!(!is_answered(&page), "nothing was looked up");
+    assert!(!is_answered(&browser.get("/suppressions?reason=boredom").await));
+    assert!(is_answered(&browser.get("/suppressions?reason=import").await));
 }
 
 #[tokio::test]

@@ -80,6 +80,7 @@ fn squeezed(style: &str) -> String {
         (" + ", "+"),
         (" ~ ", "~"),
         ("(> ", "(>"),
+        (" / ", "/"),
     ];
     signs.iter().fold(lines.collect::<String>(), |style, (wide, narrow)| style.replace(wide, narrow))
 }

@@ -56,7 +56,7 @@ const RAIL: &[Group] = &[
             Place::new("/events", "Events", "list", Need::Look),
             Place::new("/queue", "Queue", "queue", Need::Look),
             Place::new("/providers", "Providers", "flag", Need::Look),
-            Place::new("/explain", "Explain headers", "search", Need::Look),
+            Place::new("/explain", "Explain headers", "page", Need::Look),
             Place::new("/alerts", "Alerts", "bell", Need::Look),
             Place::new(CAPTURED, "Captured mail", "inbox", Need::Private),
         ],

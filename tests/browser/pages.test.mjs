@@ -43,6 +43,22 @@ for (const theme of ["light", "dark"]) {
   });
 }
 
+test("a low window shows the whole navigation, and a phone its search", { skip, timeout: 60_000 }, async () => {
+  const { context, page } = await visitor(chromium, instance, { width: 1024, height: 768 });
+  await signIn(page, instance);
+  const [last, foot] = await Promise.all(
+    [".rail-foot a", ".me-foot"].map((part) => page.locator(part).boundingBox()),
+  );
+  assert.ok(last.y + last.height <= foot.y, "the end of the navigation is below the window");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto("/messages");
+  assert.ok(await page.locator("#q").isVisible(), "the list of messages has its search field");
+  await page.locator(".bar-open").click();
+  await page.getByRole("heading", { name: "Search", level: 1 }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.id), "open-q");
+  await context.close();
+});
+
 async function checkEveryPage(of, theme, what) {
   const { context, page, faults } = await visitor(chromium, of, { theme });
   const found = [];
@@ -114,9 +130,10 @@ function cutTables(page, width) {
   }, width < 1280);
 }
 
-/** Returns cells with a time, a badge or a choice that are not shown completely. */
+/** Returns cells with a time, a badge, a choice, an address, a name or a browser that are not shown completely. */
 function cutCells(page) {
-  return page.$$eval("td.when, td:has(> .badge), select", (cells) => {
+  const cells = "td.when, td:has(> .badge), select, .fixed td.subject, .messages td.to, td.agent";
+  return page.$$eval(cells, (cells) => {
     const isCut = (cell) => cell.scrollWidth > cell.clientWidth + 1 && getComputedStyle(cell).overflow !== "visible";
     return cells.filter(isCut).map((cell) => `cut off: ${cell.textContent.trim().slice(0, 40)}`);
   });

@@ -221,7 +221,7 @@ impl Engine {
     }
 
     /// Returns the browser's token, if this user has signed in with it before.
-    fn known_browser(&self, user: &User, from: Client<'_>) -> Option<DeviceToken> {
+    pub(super) fn known_browser(&self, user: &User, from: Client<'_>) -> Option<DeviceToken> {
         DeviceToken::parse(from.device).filter(|token| user.devices.know(&token.key(), self.clock.now()))
     }
 

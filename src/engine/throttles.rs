@@ -87,6 +87,16 @@ impl Throttles {
         Ok(())
     }
 
+    /// Checks whether an attempt may start, without counting one.
+    ///
+    /// # Errors
+    /// [`Throttled`] if one of `buckets` is full.
+    pub(super) fn check(&self, buckets: &[Bucket], now: Duration) -> Result<(), Throttled> {
+        self.begin(buckets, now)?;
+        self.take_back(buckets, now);
+        Ok(())
+    }
+
     /// Removes the attempt that started at `begun` from the counters.
     pub(super) fn take_back(&self, buckets: &[Bucket], begun: Duration) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,6 +23,7 @@ use super::turn_permits::{QueuedTurn, TurnQueue};
 use crate::base::id::AccountId;
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
+use crate::domain::device::DeviceToken;
 use crate::domain::hostname::DomainName;
 use crate::domain::id_token::{self, Expected, IdToken, InvalidIdToken};
 use crate::domain::network::Network;
@@ -178,7 +179,8 @@ impl Engine {
     }
 
     /// Completes a sign-in with the data that the browser returned, and starts a session. Failures count for the
-    /// client's address.
+    /// client's address. Who signs in is known only afterwards, so if the address has too many failures, a browser
+    /// with a device token is still let through, but must turn out to be known to the user.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -188,7 +190,12 @@ impl Engine {
         from: Client<'_>,
         real_now: Timestamp,
     ) -> Outcome<SignedIn> {
-        let buckets = vec![Bucket::client(from.address)];
+        let mut buckets = vec![Bucket::client(from.address)];
+        let throttled = self.oidc_throttles.check(&buckets, self.clock.monotonic()).err();
+        let unless_known = throttled.filter(|_| DeviceToken::parse(from.device).is_some());
+        if unless_known.is_some() {
+            buckets.clear();
+        }
         let (engine, from) = (Arc::clone(self), OwnedClient::from(from));
         // Opening the cookie costs nothing and reveals nothing, so a failure is not counted.
         let key = self.store.master_key();
@@ -200,6 +207,11 @@ impl Engine {
             let _turn = oidc.turn(from.as_client().address).await.map_err(OpError::Refused)?;
             let vouched = timeout(DEADLINE, engine.vouched(oidc, &started, &returned, real_now)).await;
             let person = vouched.unwrap_or_else(|_| refuse(OidcRefusal::Slow))?;
+            if let Some(throttled) = unless_known
+                && !engine.knows_browser(oidc, &person, &from)?
+            {
+                return refuse(throttled);
+            }
             let begun = engine.session_of(oidc, (&person, &started.link), &from, real_now).await?;
             Ok(SignedIn { begun, next: started.next })
         };

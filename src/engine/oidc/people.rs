@@ -51,6 +51,17 @@ impl Engine {
         })
     }
 
+    /// Returns whether the person has signed in with this browser before.
+    pub(super) fn knows_browser(
+        &self,
+        oidc: &Oidc,
+        person: &IdToken,
+        from: &OwnedClient,
+    ) -> Result<bool, OpError<OidcRefusal>> {
+        let found = user_by_identity(&self.store.snapshot()?, &identity_of(oidc, person))?;
+        Ok(found.is_some_and(|(_, user)| self.known_browser(&user, from.as_client()).is_some()))
+    }
+
     /// Returns the user of a person, bound or created at their first sign-in. An invited user has the role of the
     /// invitation, and their first sign-in invalidates its link.
     async fn identified(&self, oidc: &Oidc, person: &IdToken, link: &str) -> Outcome<(AccountId, User)> {

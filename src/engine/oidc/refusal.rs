@@ -61,13 +61,15 @@ impl From<Throttled> for OidcRefusal {
 }
 
 impl OidcRefusal {
-    /// Returns whether the person presented something wrong. A failure of the provider is not counted.
+    /// Returns whether the person presented something wrong. Neither a failure of the provider nor an answer without a
+    /// code is counted: nothing was tried, and such answers cost a stranger nothing.
     pub(super) const fn is_failure(&self) -> bool {
         match self {
-            Self::Denied(_) | Self::Issuer | Self::Token(_) | Self::OtherSubject => true,
+            Self::Token(_) | Self::OtherSubject => true,
             Self::Provider(fault) => matches!(fault, ProviderFault::Status(_, 400..=499)),
             Self::Unverified | Self::Nobody | Self::OtherAddress | Self::Taken | Self::Disabled | Self::Closed => true,
-            Self::NotStarted | Self::Slow | Self::Throttled(_) | Self::Crowded => false,
+            Self::NotStarted | Self::Denied(_) | Self::Issuer => false,
+            Self::Slow | Self::Throttled(_) | Self::Crowded => false,
         }
     }
 }

@@ -1,22 +1,27 @@
 //! Threads for composing and signing messages, so that signatures never block the async workers, and the cache of
-//! parsed DKIM keys. One small message at a time may be signed on the caller's thread.
+//! parsed DKIM keys. Accounts take turns on the threads, so that one account's burst keeps nobody else waiting. One small
+//! message at a time may be signed on the caller's thread.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use tokio::sync::oneshot;
 
 use super::executor::{Executor, HasThread};
 use super::meters::EngineMeters;
-use crate::base::id::DomainId;
+use crate::base::id::{AccountId, DomainId};
 use crate::base::secret::MasterKey;
 use crate::domain::sending_domain::DkimState;
+use crate::machine::fair_queue::FairQueue;
 use crate::mail::dkim::SigningKey;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
-/// Maximum number of queued jobs; beyond that, submitters wait.
-const QUEUE: usize = 1024;
+/// Maximum number of messages that one job signs, after which the thread turns to the other accounts: some milliseconds
+/// of work.
+pub(super) const MESSAGES_PER_JOB: usize = 4;
 /// Maximum number of cached keys: parsing one costs half a signature.
 const KEYS_MAX: usize = 4096;
 
@@ -25,7 +30,7 @@ type Work = Box<dyn FnOnce() + Send>;
 /// A fixed number of threads for CPU-bound work.
 pub(super) struct SigningPool {
     /// `None` if callers run the work themselves.
-    work: Option<SyncSender<Work>>,
+    jobs: Option<Arc<Jobs>>,
     keys: Arc<KeyCache>,
     meters: Arc<EngineMeters>,
 }
@@ -33,34 +38,49 @@ pub(super) struct SigningPool {
 impl SigningPool {
     /// Starts the threads, which end when the pool is dropped.
     pub(super) fn new(executor: Executor, threads: usize, meters: Arc<EngineMeters>) -> Self {
-        let (work, inbox) = sync_channel::<Work>(QUEUE);
-        let inbox = Arc::new(Mutex::new(inbox));
+        let jobs = Arc::new(Jobs::default());
         let mut has_threads = HasThread::Yes;
         for number in 0..threads.max(1) {
-            let inbox = Arc::clone(&inbox);
-            match executor.spawn_worker(format!("sign-{number}"), move || serve(&inbox)) {
+            let jobs = Arc::clone(&jobs);
+            match executor.spawn_worker(format!("sign-{number}"), move || jobs.serve()) {
                 Ok(has_thread) => has_threads = has_thread,
                 Err(error) => {
                     tracing::error!(%error, "could not start a signing thread; fewer messages are signed at once")
                 }
             }
         }
-        let work = (has_threads == HasThread::Yes).then_some(work);
-        Self { work, keys: Arc::default(), meters }
+        let jobs = (has_threads == HasThread::Yes).then_some(jobs);
+        Self { jobs, keys: Arc::default(), meters }
     }
 
-    /// Runs `work` on one of the threads. If it panics, its captured values are dropped.
-    pub(super) fn post(&self, work: impl FnOnce() + Send + 'static) {
-        let Some(queue) = &self.work else { return Self::do_here(work) };
-        // Blocks only while a thousand jobs are queued. The process is overloaded then, so waiting is right. The
-        // threads live as long as the pool.
-        drop(queue.send(Box::new(work)));
+    /// Runs `work` of an account on one of the threads. It should take some milliseconds at most
+    /// ([`MESSAGES_PER_JOB`]). If it panics, its captured values are dropped.
+    pub(super) fn post(&self, account: AccountId, work: impl FnOnce() + Send + 'static) {
+        match &self.jobs {
+            Some(jobs) => jobs.push(account, Box::new(work)),
+            None => Self::do_here(work),
+        }
+    }
+
+    /// Computes a value on one of the threads, and returns it. `None` if the thread panicked.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        make: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (sender, made) = oneshot::channel();
+        self.post(account, move || drop(sender.send(make())));
+        made.await.ok()
     }
 
     /// Computes a value on one of the threads, concurrently with the caller.
-    pub(super) fn meanwhile<T: Send + 'static>(&self, make: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    pub(super) fn meanwhile<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        make: impl FnOnce() -> T + Send + 'static,
+    ) -> Receiver<T> {
         let (sender, made) = sync_channel(1);
-        self.post(move || drop(sender.send(make())));
+        self.post(account, move || drop(sender.send(make())));
         made
     }
 
@@ -86,11 +106,49 @@ impl SigningPool {
     }
 }
 
-fn serve(inbox: &Mutex<Receiver<Work>>) {
-    loop {
-        let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(work) = next else { return };
-        SigningPool::do_here(work);
+impl Drop for SigningPool {
+    fn drop(&mut self) {
+        self.jobs.iter().for_each(|jobs| jobs.close());
+    }
+}
+
+/// The queued jobs. Requests wait for theirs, so their number is limited by those of requests and SMTP sessions.
+#[derive(Default)]
+struct Jobs {
+    queue: Mutex<JobQueue>,
+    is_changed: Condvar,
+}
+
+#[derive(Default)]
+struct JobQueue {
+    jobs: FairQueue<Work>,
+    is_closed: bool,
+}
+
+impl Jobs {
+    fn queue(&self) -> MutexGuard<'_, JobQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, account: AccountId, work: Work) {
+        self.queue().jobs.push(account, work);
+        self.is_changed.notify_one();
+    }
+
+    fn close(&self) {
+        self.queue().is_closed = true;
+        self.is_changed.notify_all();
+    }
+
+    /// Runs jobs until the queue is closed and empty.
+    fn serve(&self) {
+        loop {
+            let is_idle = |queue: &mut JobQueue| queue.jobs.is_empty() && !queue.is_closed;
+            let mut queue = self.is_changed.wait_while(self.queue(), is_idle).unwrap_or_else(PoisonError::into_inner);
+            let Some(work) = queue.jobs.pop() else { return };
+            drop(queue);
+            SigningPool::do_here(work);
+        }
     }
 }
 
@@ -148,14 +206,35 @@ impl KeyCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::id::Ulid;
 
     #[test]
     fn a_panic_ends_only_its_own_work() {
         let pool = SigningPool::new(Executor::Threads, 1, Arc::default());
         SigningPool::do_here(|| panic!("here"));
-        pool.post(|| panic!("on the only thread"));
-        let (sender, done) = std::sync::mpsc::channel();
-        pool.post(move || sender.send(()).unwrap());
+        pool.post(account(1), || panic!("on the only thread"));
+        let (sender, done) = sync_channel(1);
+        pool.post(account(1), move || sender.send(()).unwrap());
         assert_eq!(done.recv(), Ok(()));
+    }
+
+    #[test]
+    fn accounts_take_turns_and_jobs_of_a_dropped_pool_are_still_run() {
+        let pool = SigningPool::new(Executor::Threads, 1, Arc::default());
+        let ((begin, begun), (sender, order)) = (sync_channel(1), sync_channel(100));
+        // The only thread waits until everything is queued.
+        pool.post(account(0), move || begun.recv().unwrap());
+        for (number, job) in [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)] {
+            let sender = sender.clone();
+            pool.post(account(number), move || sender.send((number, job)).unwrap());
+        }
+        drop((pool, sender));
+        begin.send(()).unwrap();
+        let order: Vec<_> = order.iter().collect();
+        assert_eq!(order, [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (1, 3)]);
+    }
+
+    fn account(number: u8) -> AccountId {
+        AccountId(Ulid([number; 16]))
     }
 }

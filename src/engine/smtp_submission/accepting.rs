@@ -145,18 +145,23 @@ impl Submitting {
         let refused = |(place, stop)| self.refused(from, place, stop);
         let (mut appended, mut accepts) = (self.engine.store.announce_bodies(), Vec::new());
         let begin = move |engine: &_| {
-            Copies::begin(engine, caller, shared, recipients, claims).map(|copies| copies.with_next(engine))
+            Copies::begin(engine, caller, shared, recipients, claims)
+                .map(|copies| copies.with_next(engine, Chunk::default()))
         };
-        let (mut copies, mut chunk) = self.on_pool(begin).await?.map_err(refused)?;
+        let (mut copies, mut made) = self.on_pool(begin).await?.map_err(refused)?;
         loop {
-            let Chunk { bodies, accepts: mut more } = chunk.map_err(refused)?;
-            accepts.append(&mut more);
-            self.engine.store.append_bodies(&mut appended, bodies).await?;
-            if copies.is_done() {
+            let mut chunk = made.map_err(refused)?;
+            let is_done = copies.is_done();
+            // Memory holds the message and one copy at a time, or as many small copies as fill a chunk.
+            if is_done || chunk.is_full() {
+                let Chunk { bodies, accepts: mut more } = std::mem::take(&mut chunk);
+                accepts.append(&mut more);
+                self.engine.store.append_bodies(&mut appended, bodies).await?;
+            }
+            if is_done {
                 break;
             }
-            // Memory holds the message and one copy at a time, or as many small copies as fill a chunk.
-            (copies, chunk) = self.on_pool(move |engine| copies.with_next(engine)).await?;
+            (copies, made) = self.on_pool(move |engine| copies.with_next(engine, chunk)).await?;
         }
         let (mut ids, places) = copies.into_ids();
         if !accepts.is_empty() {
@@ -230,10 +235,8 @@ impl Submitting {
 
     /// Runs work on a thread of the signing pool.
     async fn on_pool<T: Send + 'static>(&self, work: impl FnOnce(&Engine) -> T + Send + 'static) -> Result<T, Failure> {
-        let (sender, done) = oneshot::channel();
         let engine = Arc::clone(&self.engine);
-        self.engine.signing.post(move || drop(sender.send(work(&engine))));
-        // If the thread panicked, the sender is gone.
-        done.await.map_err(|_| StoreError::Panicked.into())
+        let done = self.engine.signing.run(self.caller.account, move || work(&engine)).await;
+        done.ok_or_else(|| StoreError::Panicked.into())
     }
 }

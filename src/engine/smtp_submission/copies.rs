@@ -8,6 +8,7 @@ use super::{SmtpClient, reply};
 use crate::base::id::MessageId;
 use crate::domain::address::Address;
 use crate::domain::submission::{Content, Submission};
+use crate::engine::signing::MESSAGES_PER_JOB;
 use crate::engine::submit::message_builder::{MessageBuilder, bucket};
 use crate::engine::submit::{SubmitError, answer};
 use crate::engine::{Caller, Engine};
@@ -91,6 +92,13 @@ pub(super) struct Chunk {
     pub(super) accepts: Vec<Accept>,
 }
 
+impl Chunk {
+    /// Returns whether no more copies should be made before it is appended.
+    pub(super) fn is_full(&self) -> bool {
+        self.bodies.iter().map(SealedBody::stored_bytes).sum::<u64>() >= CHUNK_BYTES
+    }
+}
+
 impl Copies {
     /// Checks in a snapshot whether every recipient may have a copy, and reserves the identifiers.
     pub(super) fn begin(
@@ -145,17 +153,16 @@ impl Copies {
         (self.ids, self.new.into_iter().map(|(place, _)| place).collect())
     }
 
-    /// Makes the next copies: one large one, or several small ones.
-    pub(super) fn with_next(mut self, engine: &Engine) -> (Self, Result<Chunk, RefusedAt>) {
-        let chunk = engine.signing.timed(|| self.next(engine));
+    /// Adds the next copies to `chunk`, as many as one job makes.
+    pub(super) fn with_next(mut self, engine: &Engine, chunk: Chunk) -> (Self, Result<Chunk, RefusedAt>) {
+        let chunk = engine.signing.timed(|| self.next(engine, chunk));
         (self, chunk)
     }
 
-    fn next(&mut self, engine: &Engine) -> Result<Chunk, RefusedAt> {
-        let mut chunk = Chunk::default();
+    fn next(&mut self, engine: &Engine, mut chunk: Chunk) -> Result<Chunk, RefusedAt> {
         let Some(admitted) = self.admitted.take() else { return Ok(chunk) };
-        let began = self.stored_bytes;
-        while !self.is_done() && self.stored_bytes - began < CHUNK_BYTES {
+        let end = self.new.len().min(self.made + MESSAGES_PER_JOB);
+        while self.made < end && !chunk.is_full() {
             let (place, id) = self.new[self.made];
             let (body, accept) = self.copy(engine, place, id, &admitted).map_err(|stop| (place, stop))?;
             self.made += 1;

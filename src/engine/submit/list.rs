@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::message_builder::{Prepared, Ready};
 use super::{BegunKey, KeyMark, SubmitError, TRIES};
 use crate::domain::submission::Submission;
+use crate::engine::signing::MESSAGES_PER_JOB;
 use crate::engine::{Caller, Engine};
 use crate::store::content::SealedBody;
 use crate::store::error::{OpError, StoreError};
@@ -98,7 +97,7 @@ impl Batch {
         if let Err(error) = engine.check_space() {
             return self.fail(&rest, &error);
         }
-        let Some(prepared) = self.prepare(engine, rest.clone()).await else {
+        let Some(prepared) = self.prepare(engine, &rest).await else {
             return self.fail(&rest, &StoreError::Panicked);
         };
         let (mut places, mut bodies, mut accepts) = (Vec::new(), Vec::new(), Vec::new());
@@ -127,18 +126,20 @@ impl Batch {
         }
     }
 
-    /// Composes and signs messages on one thread, in their order.
-    async fn prepare(&self, engine: &Arc<Engine>, places: Vec<usize>) -> Option<PreparedMessages> {
-        let (sender, prepared) = oneshot::channel();
-        let (shared, caller, items) = (Arc::clone(engine), self.caller.clone(), Arc::clone(&self.items));
-        engine.signing.post(move || {
-            let prepare = |place: usize| {
+    /// Composes and signs messages in their order, some at a time.
+    async fn prepare(&self, engine: &Arc<Engine>, places: &[usize]) -> Option<PreparedMessages> {
+        let mut prepared = Vec::with_capacity(places.len());
+        for some in places.chunks(MESSAGES_PER_JOB) {
+            let (shared, caller, items) = (Arc::clone(engine), self.caller.clone(), Arc::clone(&self.items));
+            let some = some.to_vec();
+            let prepare = move |place: usize| {
                 let ListItem { submission, idempotency } = &items[place];
                 (place, shared.prepare(&caller, submission, *idempotency, None))
             };
-            drop(sender.send(places.into_iter().map(prepare).collect()));
-        });
-        prepared.await.ok()
+            let job = move || some.into_iter().map(prepare).collect::<Vec<_>>();
+            prepared.append(&mut engine.signing.run(self.caller.account, job).await?);
+        }
+        Some(prepared)
     }
 
     fn fail(&mut self, places: &[usize], error: &StoreError) {

@@ -96,7 +96,7 @@ impl MessageBuilder<'_> {
         let helpers = self.helpers.filter(|_| unsigned.len() >= MEANWHILE_BYTES_MIN);
         let end = helpers.map(|helpers| {
             let unsigned = Arc::clone(&unsigned);
-            helpers.meanwhile(move || CompressedEnd::of(&unsigned))
+            helpers.meanwhile(account, move || CompressedEnd::of(&unsigned))
         });
         let signed = self.sign(&unsigned, &admitted, time.wall)?;
         let bucket = bucket(&admitted, &time);

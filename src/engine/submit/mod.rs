@@ -178,7 +178,8 @@ impl Engine {
         // For a small single message, waking a thread would only add latency. It blocks one async worker for the
         // duration of a signature.
         let is_done_here = waiting.is_alone() && submission.content.bytes() <= ALONE_BYTES_MAX;
-        let (engine, caller, submission) = (Arc::clone(self), caller.clone(), Arc::clone(submission));
+        let (engine, account) = (Arc::clone(self), caller.account);
+        let (caller, submission) = (caller.clone(), Arc::clone(submission));
         let work = move || {
             let helpers = is_done_here.then_some(&engine.signing);
             match engine.prepare(&caller, &submission, idempotency, helpers) {
@@ -197,7 +198,7 @@ impl Engine {
         if is_done_here {
             SigningPool::do_here(work);
         } else {
-            self.signing.post(work);
+            self.signing.post(account, work);
         }
         // The sender is dropped without an answer if its thread panicked.
         answer.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))

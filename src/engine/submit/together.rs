@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::message_builder::{Prepared, Ready};
 use super::{KeyInUse, SubmitError, TRIES};
 use crate::base::id::MessageId;
 use crate::domain::submission::Submission;
+use crate::engine::signing::MESSAGES_PER_JOB;
 use crate::engine::{Caller, Engine};
 use crate::machine::quota::QuotaView;
 use crate::store::error::{OpError, StoreError};
@@ -101,23 +100,26 @@ impl Engine {
         Err(SubmitError::Refused(Refusal::DomainChanged).into())
     }
 
-    /// Composes and signs the messages on one thread, in their order.
+    /// Composes and signs the messages in their order, some at a time.
     async fn prepare_all(
         self: &Arc<Self>,
         caller: &Caller,
         submissions: &Arc<[Submission]>,
     ) -> Result<Vec<Ready>, ListRefused> {
-        let (sender, prepared) = oneshot::channel();
-        let (engine, caller, submissions) = (Arc::clone(self), caller.clone(), Arc::clone(submissions));
-        self.signing.post(move || {
-            let prepare = |(place, submission)| match engine.prepare(&caller, submission, None, None) {
+        let mut ready = Vec::with_capacity(submissions.len());
+        while ready.len() < submissions.len() {
+            let (engine, of, all, first) = (Arc::clone(self), caller.clone(), Arc::clone(submissions), ready.len());
+            let prepare = move |place: usize| match engine.prepare(&of, &all[place], None, None) {
                 Ok(Prepared::Message(ready)) => Ok(*ready),
                 Ok(Prepared::Replay(_)) => unreachable!("a message without a key is never a repetition"),
                 Err(error) => Err(ListRefused { place: Some(place), error }),
             };
-            drop(sender.send(submissions.iter().enumerate().map(prepare).collect()));
-        });
-        prepared.await.unwrap_or_else(|_| Err(StoreError::Panicked.into()))
+            let end = submissions.len().min(first + MESSAGES_PER_JOB);
+            let job = move || (first..end).map(prepare).collect::<Result<Vec<_>, _>>();
+            let prepared = self.signing.run(caller.account, job).await;
+            ready.append(&mut prepared.ok_or(StoreError::Panicked)??);
+        }
+        Ok(ready)
     }
 
     async fn commit_all(

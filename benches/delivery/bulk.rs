@@ -8,13 +8,13 @@ use postrider::engine::ports::Clock as _;
 use postrider::net::clock::SystemClock;
 use postrider::net::entropy::OsEntropy;
 use postrider::store::Store;
-use postrider::store::open::Surroundings;
+use postrider::store::open::StoreEnvironment;
 
 use crate::Outcome;
 
 /// Opens the store of a directory.
 pub(crate) fn open(directory: &Path) -> Outcome<Store> {
-    Ok(Store::open(directory, Surroundings { now: Arc::new(|| now().into()), entropy: Arc::new(OsEntropy) })?)
+    Ok(Store::open(directory, StoreEnvironment { now: Arc::new(|| now().into()), entropy: Arc::new(OsEntropy) })?)
 }
 
 /// Blocks until everything is written. The file system then has no pending writes, which would slow the measured

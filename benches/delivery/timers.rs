@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use postrider::base::id::{AccountId, Ulid};
 use postrider::base::time::Timestamp;
 use postrider::store::error::OpError;
-use postrider::store::op::{Never, Op};
+use postrider::store::op::{Infallible, Op};
 use postrider::store::tables::Tables;
 use postrider::store::timer::{Timer, TimerKind};
 use serde::{Deserialize, Serialize};
@@ -44,9 +44,9 @@ struct Arm {
 
 impl Op for Arm {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         for number in self.numbers.0..self.numbers.1 {
             let due = self.begin + Duration::from_millis(number.wrapping_mul(STRIDE) % MONTH_MS);
             let mut random = [0; 10];

@@ -3,7 +3,7 @@
 use postrider::base::id::{AccountId, EventId, MessageId, Ulid};
 use postrider::domain::event::EventType;
 use postrider::store::error::OpError;
-use postrider::store::op::{Never, Op};
+use postrider::store::op::{Infallible, Op};
 use postrider::store::row::event::{EventLogRow, EventOfTypeRow};
 use postrider::store::schema::{self, Table};
 use postrider::store::tables::Tables;
@@ -38,9 +38,9 @@ pub(crate) struct Fill {
 
 impl Op for Fill {
     type Reply = (MessageId, EventId);
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Infallible>> {
         let bytes = format!("{{\"id\":\"{}\"}}", "x".repeat(EVENT_BYTES)).into_bytes();
         let mut last = (MessageId::default(), EventId::default());
         for number in self.from..self.from + MESSAGES_AT_ONCE {

@@ -21,7 +21,7 @@ use postrider::net::clock::SystemClock;
 use postrider::net::entropy::OsEntropy;
 use postrider::smtp::tlsa::TlsaRecord;
 use postrider::store::Store;
-use postrider::store::open::Surroundings;
+use postrider::store::open::StoreEnvironment;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -42,7 +42,7 @@ impl World {
         let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let wall = Arc::clone(&clock);
-        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: Arc::new(OsEntropy) };
+        let surroundings = StoreEnvironment { now: Arc::new(move || wall.time()), entropy: Arc::new(OsEntropy) };
         let store = Arc::new(Store::open(directory.path(), surroundings).expect("an empty store"));
         let engine = Engine::new(store, clock, Arc::new(OsEntropy), Arc::new(NoNames), settings());
         let runtime = Builder::new_current_thread().build().expect("a runtime");

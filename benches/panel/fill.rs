@@ -12,9 +12,9 @@ use postrider::machine::transfer::Effect;
 use postrider::machine::{delivery, transfer};
 use postrider::store::error::OpError;
 use postrider::store::op::message_index::IndexMessages;
-use postrider::store::op::{Never, Op};
+use postrider::store::op::{Infallible, Op};
 use postrider::store::read::Read as _;
-use postrider::store::row::delivery::{AttemptRow, DeliveryRow, Owed};
+use postrider::store::row::delivery::{AttemptRow, DeliveryPayload, DeliveryRow};
 use postrider::store::row::event::{EventLogRow, EventOfTypeRow};
 use postrider::store::row::message::{MessageRow, TransferRow};
 use postrider::store::row::outcomes::OutcomeCounts;
@@ -90,9 +90,9 @@ impl Writing {
 
 impl Op for Fill {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         for number in self.from..(self.from + AT_ONCE).min(self.count) {
             let share = MONTH.as_millis() * u128::from(number) / u128::from(self.count);
             let created_at = self.begin + Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX));
@@ -109,7 +109,7 @@ impl Op for Fill {
 }
 
 impl Fill {
-    fn write(&self, tables: &mut Tables<'_>, mut writing: Writing) -> Result<(), OpError<Never>> {
+    fn write(&self, tables: &mut Tables<'_>, mut writing: Writing) -> Result<(), OpError<Infallible>> {
         let (number, id) = (writing.number, writing.id);
         let fate = letters::fate(number, self.count - number);
         let key = schema::message(self.account, id);
@@ -151,7 +151,7 @@ impl Fill {
         writing: &mut Writing,
         kind: EventType,
         facts: &AttemptFacts,
-    ) -> Result<(), OpError<Never>> {
+    ) -> Result<(), OpError<Infallible>> {
         let (account, message, id) = (self.account, writing.id, EventId(writing.next_id()));
         let bounce = (kind == EventType::Bounced).then(refused);
         let row = &writing.row;
@@ -192,7 +192,7 @@ impl Fill {
         let (account, endpoint) = (self.account, self.endpoint);
         let (delivery, created_at) = (DeliveryId(writing.next_id()), writing.row.created_at);
         let state = delivery::State { created_at, attempts: 1, stage: delivery::Stage::Delivered };
-        let owed = Owed::Event { message: writing.id, kind };
+        let owed = DeliveryPayload::Event { message: writing.id, kind };
         tables.put(&schema::delivery(account, delivery), &DeliveryRow { endpoint, event, owed, state });
         let of_endpoint = schema::delivery_of_endpoint(account, endpoint, delivery);
         tables.put_bytes(Table::DeliveriesByEndpoint, &of_endpoint, Vec::new());

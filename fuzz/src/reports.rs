@@ -3,7 +3,7 @@
 
 use postrider::mail::report::{
     Action, DeliveryReport, FIELD_BYTES_MAX, FeedbackReport, FeedbackType, HEADER_BYTES_MAX, RECIPIENTS_MAX, Report,
-    Returned, TEXT_BYTES_MAX, read,
+    ReturnedHeader, TEXT_BYTES_MAX, read,
 };
 
 /// Parses `message`, checks the properties of every report, and returns it.
@@ -66,7 +66,7 @@ fn check_feedback(report: &FeedbackReport) {
     check_returned(&report.returned);
 }
 
-fn check_returned(returned: &Returned) {
+fn check_returned(returned: &ReturnedHeader) {
     assert!(returned.section().len() <= HEADER_BYTES_MAX);
     for (name, value) in returned.fields() {
         text(&name, FIELD_BYTES_MAX);

@@ -173,16 +173,16 @@ const fn remedy(exit: Exit) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::fake_daemon::Canned;
+    use crate::app::fake_daemon::FakeDaemon;
 
     fn asked(status: u16, body: &str) -> Result<Reply, CliError> {
-        let daemon = Canned::answering(&[(status, body)]);
+        let daemon = FakeDaemon::answering(&[(status, body)]);
         AdminClient::new(daemon.data_dir()).ask(Ask::get("list the keys", "/v1/keys", None))
     }
 
     #[test]
     fn a_request_has_its_account_and_body_and_the_answer_is_returned_unchanged() {
-        let daemon = Canned::answering(&[(201, "{\"id\": \"key_1\"}\n")]);
+        let daemon = FakeDaemon::answering(&[(201, "{\"id\": \"key_1\"}\n")]);
         let ask =
             Ask::post("add the key", "/v1/keys", Some(AccountId::default()), Some(serde_json::json!({"name": "n"})));
         let reply = AdminClient::new(daemon.data_dir()).ask(ask).unwrap();

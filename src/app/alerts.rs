@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::alerts::outlook::Sources;
 use crate::net::network_guard::Guard;
 use crate::net::probe::network::NetworkProbe;
-use crate::net::tls_settings::Presented;
+use crate::net::tls_settings::PresentedCertificate;
 use crate::store::error::StoreError;
 
 /// Marks the service as running, and raises an alert if the last run did not stop cleanly.
@@ -32,7 +32,7 @@ pub(super) fn end_run(marker: RunMarker, exit: Exit) -> Exit {
 }
 
 /// Returns the sources of facts for the checks.
-pub(super) fn sources(config: &Config, guard: &Arc<Guard>, presented: Option<Arc<Presented>>) -> Sources {
+pub(super) fn sources(config: &Config, guard: &Arc<Guard>, presented: Option<Arc<PresentedCertificate>>) -> Sources {
     let certificate_until = move || presented.as_ref().and_then(|presented| presented.meters.until());
     Sources {
         probe: Arc::new(NetworkProbe::new(&config.dns.servers, Arc::clone(guard))),

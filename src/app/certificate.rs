@@ -18,18 +18,18 @@ use crate::net::dns::HostAddresses;
 use crate::net::http_listener::HttpTls;
 use crate::net::https_redirect::HttpsRedirect;
 use crate::net::tls;
-use crate::net::tls_settings::Presented;
+use crate::net::tls_settings::PresentedCertificate;
 
 /// The certificate of a service.
 pub(super) struct Certificate {
     /// The certificate that listeners present.
-    pub(super) presented: Arc<Presented>,
+    pub(super) presented: Arc<PresentedCertificate>,
     challenges: Arc<Challenges>,
-    keeper: Keeper,
+    keeper: CertificateSource,
     at_once: Arc<Notify>,
 }
 
-enum Keeper {
+enum CertificateSource {
     Files(CertificateFiles),
     Authority(Box<Acme>),
 }
@@ -55,7 +55,11 @@ impl Certificate {
                 let roots = tls::trusted_roots(acme.extra_roots.as_deref()).map_err(|fault| cli_error(&fault))?;
                 let acme = Acme::new(settings(config, acme), &config.data_dir, roots, names);
                 let acme = acme.map_err(|why| cli_error(&why))?;
-                (Arc::clone(acme.presented()), Arc::clone(acme.challenges()), Keeper::Authority(Box::new(acme)))
+                (
+                    Arc::clone(acme.presented()),
+                    Arc::clone(acme.challenges()),
+                    CertificateSource::Authority(Box::new(acme)),
+                )
             }
         };
         Ok(Some(Self { presented, challenges, keeper, at_once: Arc::default() }))
@@ -68,7 +72,7 @@ impl Certificate {
     pub(super) fn of_files(certificate: &Path, key: &Path) -> Result<Self, CliError> {
         let (files, presented) = CertificateFiles::open(certificate, key)
             .map_err(|fault| CliError::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?;
-        let (presented, keeper) = (Arc::new(presented), Keeper::Files(files));
+        let (presented, keeper) = (Arc::new(presented), CertificateSource::Files(files));
         Ok(Self { presented, challenges: Arc::default(), keeper, at_once: Arc::default() })
     }
 
@@ -84,8 +88,8 @@ impl Certificate {
     pub(super) fn keep(self) -> RenewalTask {
         let (presented, at_once) = (self.presented, Arc::clone(&self.at_once));
         let task = match self.keeper {
-            Keeper::Files(files) => tokio::spawn(files.run(presented, at_once)),
-            Keeper::Authority(acme) => tokio::spawn(acme.run(at_once)),
+            CertificateSource::Files(files) => tokio::spawn(files.run(presented, at_once)),
+            CertificateSource::Authority(acme) => tokio::spawn(acme.run(at_once)),
         };
         RenewalTask { at_once: self.at_once, task }
     }

@@ -53,7 +53,7 @@ use crate::net::dns::HostAddresses;
 use crate::net::http_listener::HttpServer;
 use crate::net::network_guard::Guard;
 use crate::net::passed_sockets::PassedSockets;
-use crate::net::tls_settings::Presented;
+use crate::net::tls_settings::PresentedCertificate;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
@@ -364,7 +364,7 @@ fn status(
     config: &Config,
     ground: &LockedStore,
     started_at: Timestamp,
-    certificate: Option<Arc<Presented>>,
+    certificate: Option<Arc<PresentedCertificate>>,
     requests: &Arc<RequestMeters>,
 ) -> StatusSources {
     let doctor = InService::new(config, ground.store.directory(), Arc::clone(&ground.clock));

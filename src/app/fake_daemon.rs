@@ -10,12 +10,12 @@ use tempfile::TempDir;
 use super::admin_client::SOCKET_NAME;
 
 /// The daemon and its data directory.
-pub(super) struct Canned {
+pub(super) struct FakeDaemon {
     dir: TempDir,
     thread: JoinHandle<Vec<String>>,
 }
 
-impl Canned {
+impl FakeDaemon {
     /// Starts a daemon that gives these answers (status, body), one for each connection, and then ends.
     pub(super) fn answering(answers: &[(u16, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();

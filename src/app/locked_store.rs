@@ -21,7 +21,7 @@ use crate::net::entropy::OsEntropy;
 use crate::net::network_guard::Guard;
 use crate::net::tls;
 use crate::store::Store;
-use crate::store::open::{StartOptions, Surroundings, VERIFIED_AT_START};
+use crate::store::open::{StartOptions, StoreEnvironment, VERIFIED_AT_START};
 
 /// An open store in a locked directory.
 pub struct LockedStore {
@@ -56,7 +56,7 @@ impl LockedStore {
         tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let time = Arc::clone(&clock);
-        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: Arc::clone(&entropy) };
+        let surroundings = StoreEnvironment { now: Arc::new(move || time.time()), entropy: Arc::clone(&entropy) };
         let time = Arc::clone(&clock);
         let monotonic = Arc::new(move || time.monotonic());
         let (on_journal_damage, progress) = (start.on_journal_damage(), Rc::new(supervisor::starting()));

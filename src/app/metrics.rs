@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::http::meters::RequestMeters;
 use crate::http::metrics::{MetricsService, Process};
 use crate::net::http_listener::{HttpLimits, HttpServer, Serve};
-use crate::net::tls_settings::Presented;
+use crate::net::tls_settings::PresentedCertificate;
 
 /// Maximum number of connections: there is usually one scraper, in the operator's own network.
 const CONNECTIONS_MAX: usize = 32;
@@ -33,7 +33,7 @@ impl Metrics {
         engine: &Arc<Engine>,
         requests: Arc<RequestMeters>,
         process: Process,
-        certificate: Option<Arc<Presented>>,
+        certificate: Option<Arc<PresentedCertificate>>,
     ) -> Result<Self, CliError> {
         Self::listen(config, MetricsService::new(Arc::clone(engine), requests, process, certificate)).await
     }

@@ -27,7 +27,8 @@ use crate::engine::bucket::probe::{self, Unfit};
 use crate::engine::executor::Executor;
 use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
 use crate::engine::replica::{
-    self, Active, BasePolicy, Joined, ModeWords, OnRetry, Pace, ReplicaError, ReplicaStatus, ReplicaWorld, Role, State,
+    self, Active, BasePolicy, ClaimedLog, ModeWords, OnRetry, Pace, ReplicaError, ReplicaStatus, ReplicaWorld, Role,
+    State,
 };
 use crate::machine::replica_lease::LeaseRules;
 use crate::net::clock::ContinuousClock;
@@ -44,7 +45,7 @@ const WITH_BASE: &[&str] =
 
 /// A log claimed for the store that is about to be opened.
 pub struct Claim {
-    joined: Joined,
+    joined: ClaimedLog,
     pace: Pace,
     policy: BasePolicy,
     backlog_bytes: u64,
@@ -53,7 +54,7 @@ pub struct Claim {
 }
 
 /// An open store.
-pub(super) struct Opened {
+pub(super) struct OpenedStore {
     /// The store.
     pub(super) ground: LockedStore,
     /// The claim of its log, if it has one.
@@ -155,7 +156,7 @@ pub(super) async fn open(
     clock: Arc<dyn Clock>,
     start: Start,
     cause: ClaimCause,
-) -> Result<Option<Opened>, CliError> {
+) -> Result<Option<OpenedStore>, CliError> {
     if aside::is_unfinished_in(&ReplicaDisk::default(), directory) {
         let why = "a part of the store was moved to a directory deposed-EPOCH, and the move was interrupted";
         let remedy = "Run `postrider standby` on this directory: it completes the move.";
@@ -163,7 +164,7 @@ pub(super) async fn open(
     }
     if config.replica.url.is_none() {
         let ground = LockedStore::open(directory, lock, clock, start)?;
-        return Ok(Some(Opened { ground, claim: None, signals: None }));
+        return Ok(Some(OpenedStore { ground, claim: None, signals: None }));
     }
     if !Store::exists(directory) || start.on_journal_damage() == OnJournalDamage::Accept {
         // Catching up needs an existing store with a sound journal.
@@ -182,7 +183,7 @@ pub(super) async fn open(
     };
     let claim = claimed?.map(|claimed| claimed.map_err(|error| cannot_join(&error))).transpose()?;
     let ground = LockedStore::open_claimed(directory, lock, clock, start.on_whole_journal(), claim.as_ref())?;
-    Ok(Some(Opened { ground, claim, signals }))
+    Ok(Some(OpenedStore { ground, claim, signals }))
 }
 
 /// Resolves when a signal stops a start that waits for the bucket.

@@ -10,7 +10,7 @@ use super::config::Config;
 use super::daemon::Daemon;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
-use super::replication::Opened;
+use super::replication::OpenedStore;
 use super::store_open_report::Start;
 use super::{dev, logging, replication, runtime, supervisor};
 use crate::engine::ports::Clock;
@@ -65,11 +65,11 @@ async fn serve(
 /// The error for the operator.
 pub(super) async fn serve_opened(
     config: &Config,
-    opened: Opened,
+    opened: OpenedStore,
     sockets: PassedSockets,
     ready_fd: Option<i32>,
 ) -> Result<Exit, CliError> {
-    let Opened { ground, claim, signals } = opened;
+    let OpenedStore { ground, claim, signals } = opened;
     let Some(daemon) = Daemon::start(config, ground, sockets, None, claim, signals).await? else {
         supervisor::stopping();
         return Ok(Exit::Done);

@@ -42,7 +42,7 @@ impl fmt::Debug for Secret {
 
 /// Output of [`MasterKey::seal`]: nonce, ciphertext and tag. Safe to store; useless without the master key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed(#[serde(with = "whole")] pub Vec<u8>);
+pub struct SealedSecret(#[serde(with = "whole")] pub Vec<u8>);
 
 /// Serialises bytes as a whole: serde handles a plain vector byte by byte, and DKIM keys are read for every message.
 mod whole {
@@ -74,7 +74,7 @@ mod whole {
     }
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for SealedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sealed({} bytes)", self.0.len())
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for Sealed {
 /// Error: this key and context do not open the sealed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a sealed value does not open: it is damaged, or it was sealed with another master key")]
-pub struct Unsealable;
+pub struct UnsealError;
 
 /// A 256-bit AES-GCM key: the master key of a data directory, or the key of one content segment.
 pub struct MasterKey {
@@ -109,7 +109,7 @@ impl MasterKey {
     }
 
     /// Encrypts `clear` for the object named by `context`, with a new nonce from `entropy`.
-    pub fn seal(&self, context: &[u8], clear: &[u8], entropy: &dyn Entropy) -> Sealed {
+    pub fn seal(&self, context: &[u8], clear: &[u8], entropy: &dyn Entropy) -> SealedSecret {
         let nonce = entropy::bytes::<NONCE_LEN>(entropy);
         let mut body = clear.to_vec();
         self.sealing
@@ -117,18 +117,18 @@ impl MasterKey {
             .unwrap_or_else(|_| unreachable!("AES-GCM seals any input that fits in memory"));
         let mut sealed = nonce.to_vec();
         sealed.append(&mut body);
-        Sealed(sealed)
+        SealedSecret(sealed)
     }
 
     /// Decrypts a value sealed by [`Self::seal`] for the same `context`.
     ///
     /// # Errors
-    /// [`Unsealable`] if the bytes were changed, moved, or sealed under another key.
-    pub fn open(&self, context: &[u8], sealed: &[u8]) -> Result<Secret, Unsealable> {
-        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(Unsealable)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unsealable)?;
+    /// [`UnsealError`] if the bytes were changed, moved, or sealed under another key.
+    pub fn open(&self, context: &[u8], sealed: &[u8]) -> Result<Secret, UnsealError> {
+        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(UnsealError)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| UnsealError)?;
         let mut body = body.to_vec();
-        let length = self.sealing.open_in_place(nonce, Aad::from(context), &mut body).map_err(|_| Unsealable)?.len();
+        let length = self.sealing.open_in_place(nonce, Aad::from(context), &mut body).map_err(|_| UnsealError)?.len();
         body.truncate(length);
         Ok(Secret::new(body))
     }

@@ -20,7 +20,7 @@ pub const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// Reason for rejecting a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unbelievable {
+pub enum WebhookRejection {
     /// The header is not `t=<digits>,v1=<64 lower-case hex>`.
     #[error("X-Service-Signature is not t=<digits>,v1=<64 lower-case hex>")]
     Malformed,
@@ -54,20 +54,21 @@ pub fn verify_service_signature(
     header: &str,
     body: &[u8],
     now: Timestamp,
-) -> Result<(), Unbelievable> {
-    let (t, v1) = header.strip_prefix("t=").and_then(|rest| rest.split_once(",v1=")).ok_or(Unbelievable::Malformed)?;
+) -> Result<(), WebhookRejection> {
+    let (t, v1) =
+        header.strip_prefix("t=").and_then(|rest| rest.split_once(",v1=")).ok_or(WebhookRejection::Malformed)?;
     let is_decimal = !t.is_empty() && t.len() <= 12 && t.bytes().all(|digit| digit.is_ascii_digit());
-    let seconds: u64 = t.parse().ok().filter(|_| is_decimal).ok_or(Unbelievable::Malformed)?;
+    let seconds: u64 = t.parse().ok().filter(|_| is_decimal).ok_or(WebhookRejection::Malformed)?;
     let is_hex = v1.len() == 64 && v1.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     if !is_hex {
-        return Err(Unbelievable::Malformed);
+        return Err(WebhookRejection::Malformed);
     }
     let expected = hex::encode(hmac_sha256(secret.expose(), &[t.as_bytes(), b".", body]));
     if !bool::from(expected.as_bytes().ct_eq(v1.as_bytes())) {
-        return Err(Unbelievable::Forged);
+        return Err(WebhookRejection::Forged);
     }
     let is_stale = now.as_secs().saturating_sub(seconds) > TOLERANCE.as_secs();
-    if is_stale { Err(Unbelievable::Stale) } else { Ok(()) }
+    if is_stale { Err(WebhookRejection::Stale) } else { Ok(()) }
 }
 
 /// Returns the value of `webhook-signature` (Standard Webhooks): `v1,<base64>`, keyed by the decoded secret, over
@@ -115,9 +116,9 @@ mod tests {
         for now in [1_700_000_000, 1_700_000_300, 1_600_000_000] {
             assert_eq!(judge(&secret, &header, b"{}", at(now)), Ok(()), "{now}");
         }
-        assert_eq!(judge(&secret, &header, b"{}", at(1_700_000_301)), Err(Unbelievable::Stale));
-        assert_eq!(judge(&secret, &header, b"{ }", at(1_700_000_000)), Err(Unbelievable::Forged));
-        assert_eq!(judge(&Secret::new("whsec_"), &header, b"{}", at(1_700_000_000)), Err(Unbelievable::Forged));
+        assert_eq!(judge(&secret, &header, b"{}", at(1_700_000_301)), Err(WebhookRejection::Stale));
+        assert_eq!(judge(&secret, &header, b"{ }", at(1_700_000_000)), Err(WebhookRejection::Forged));
+        assert_eq!(judge(&Secret::new("whsec_"), &header, b"{}", at(1_700_000_000)), Err(WebhookRejection::Forged));
         let digest = "a".repeat(64);
         for malformed in [
             String::new(),
@@ -131,7 +132,7 @@ mod tests {
             format!("t=1,v1={digest}a"),
             header.replace("t=1", "t=01").replace("v1=", "v0="),
         ] {
-            assert_eq!(judge(&secret, &malformed, b"{}", at(1)), Err(Unbelievable::Malformed), "{malformed}");
+            assert_eq!(judge(&secret, &malformed, b"{}", at(1)), Err(WebhookRejection::Malformed), "{malformed}");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::device::Devices;
 use super::sign_in_log::SignInLog;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::UserId;
-use crate::base::secret::{Sealed, Secret};
+use crate::base::secret::{SealedSecret, Secret};
 use crate::base::time::Timestamp;
 
 /// Minimum length of a password in characters.
@@ -109,7 +109,7 @@ pub struct User {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecondFactor {
     /// The shared secret, sealed for its user.
-    pub secret: Sealed,
+    pub secret: SealedSecret,
     /// Step of the last accepted code: no code is accepted twice (RFC 6238 5.2).
     pub last_step: u64,
 }

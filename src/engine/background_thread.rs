@@ -42,7 +42,7 @@ struct InboxState {
 
 /// Reason why a job has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotDone {
+pub enum JobFailure {
     /// The queue or the account's share of it is full.
     Crowded,
     /// The job panicked, or the thread could not be started.
@@ -70,13 +70,13 @@ impl BackgroundThread {
     /// starts.
     ///
     /// # Errors
-    /// [`NotDone`].
+    /// [`JobFailure`].
     pub(super) async fn run<T: Send + 'static>(
         &self,
         account: AccountId,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NotDone> {
-        let slot = self.slots.take(account).ok_or(NotDone::Crowded)?;
+    ) -> Result<T, JobFailure> {
+        let slot = self.slots.take(account).ok_or(JobFailure::Crowded)?;
         let (sender, result) = oneshot::channel();
         let work = move || {
             let _slot = slot;
@@ -88,7 +88,7 @@ impl BackgroundThread {
             HasThread::Yes => self.inbox.push(account, Box::new(work))?,
             HasThread::No => do_work(work),
         }
-        result.await.map_err(|_| NotDone::Failed)
+        result.await.map_err(|_| JobFailure::Failed)
     }
 }
 
@@ -97,13 +97,13 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, account: AccountId, work: Work) -> Result<(), NotDone> {
+    fn push(&self, account: AccountId, work: Work) -> Result<(), JobFailure> {
         let mut state = self.state();
         if state.is_closed {
-            return Err(NotDone::Failed);
+            return Err(JobFailure::Failed);
         }
         if state.jobs.len() >= QUEUE {
-            return Err(NotDone::Crowded);
+            return Err(JobFailure::Crowded);
         }
         state.jobs.push(account, work);
         drop(state);
@@ -163,7 +163,7 @@ mod tests {
         while beside.slots.taken() != OF_ACCOUNT_MAX {
             tokio::task::yield_now().await;
         }
-        assert_eq!(beside.run(account(1), || ()).await, Err(NotDone::Crowded));
+        assert_eq!(beside.run(account(1), || ()).await, Err(JobFailure::Crowded));
         let other = {
             let beside = Arc::clone(&beside);
             tokio::spawn(async move { beside.run(account(2), || 7).await })
@@ -233,7 +233,7 @@ mod tests {
         static LOWERED: AtomicUsize = AtomicUsize::new(0);
         let beside = BackgroundThread::new(Executor::Threads, "test", || LOWERED.store(1, Ordering::SeqCst));
         let panicked: Result<(), _> = beside.run(account(1), || panic!("on the only thread")).await;
-        assert_eq!(panicked, Err(NotDone::Failed));
+        assert_eq!(panicked, Err(JobFailure::Failed));
         assert_eq!(beside.run(account(1), || LOWERED.load(Ordering::SeqCst)).await, Ok(1));
     }
 }

@@ -28,7 +28,7 @@ pub struct BackupUnderWay;
 
 /// Result of `queue release`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Released {
+pub struct ReleaseResult {
     /// Time of the backup whose queues were on hold until now; `None` if there was no hold.
     pub backup_at: Option<Timestamp>,
     /// The hold that was released.
@@ -82,7 +82,7 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn release_queue(self: &Arc<Self>) -> Result<Released, StoreError> {
+    pub async fn release_queue(self: &Arc<Self>) -> Result<ReleaseResult, StoreError> {
         let on_hold = self.restore_hold().await?.map(|(_, on_hold)| on_hold).unwrap_or_default();
         let released = self.store.release_queue().await?;
         let backup_at = released.map(|restored| restored.backup_at);
@@ -90,7 +90,7 @@ impl Engine {
             let TimersOnHold { messages, deliveries } = on_hold;
             tracing::warn!(%backup_at, messages, deliveries, "restore hold released");
         }
-        Ok(Released { backup_at, on_hold })
+        Ok(ReleaseResult { backup_at, on_hold })
     }
 
     /// Returns the time of the backup whose queues are on hold, and their sizes; `None` without a hold.

@@ -8,7 +8,7 @@ use super::Engine;
 use crate::base::id::MessageId;
 use crate::machine::service_clock::Effect;
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::Never;
+use crate::store::op::Infallible;
 use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
 
 impl Engine {
@@ -67,7 +67,7 @@ impl Engine {
     }
 }
 
-fn done<T>(answer: Result<T, OpError<Never>>) -> Result<T, StoreError> {
+fn done<T>(answer: Result<T, OpError<Infallible>>) -> Result<T, StoreError> {
     answer.map_err(|stop| match stop {
         OpError::Failed(error) => error,
         OpError::Refused(never) => match never {},

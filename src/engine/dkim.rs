@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::background_thread::NotDone;
+use super::background_thread::JobFailure;
 use crate::base::id::{AccountId, DomainId};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::mail::dkim_key;
@@ -93,8 +93,8 @@ impl Engine {
                 tracing::error!(%error, domain = %id, "could not generate DKIM keys; the request failed");
                 Err(OpError::Failed(StoreError::Panicked))
             }
-            Err(NotDone::Crowded) => Err(OpError::Refused(DomainRefusal::Crowded)),
-            Err(NotDone::Failed) => Err(OpError::Failed(StoreError::Panicked)),
+            Err(JobFailure::Crowded) => Err(OpError::Refused(DomainRefusal::Crowded)),
+            Err(JobFailure::Failed) => Err(OpError::Failed(StoreError::Panicked)),
         }
     }
 }

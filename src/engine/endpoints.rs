@@ -5,7 +5,7 @@ use super::audit::Behalf;
 use super::listing::{self, Page, PageRequest};
 use crate::base::entropy;
 use crate::base::id::{AccountId, EndpointId};
-use crate::base::secret::{Sealed, Secret};
+use crate::base::secret::{SealedSecret, Secret};
 use crate::base::signature::webhook_secret;
 use crate::domain::event::EventType;
 use crate::domain::webhook_url::WebhookUrl;
@@ -133,14 +133,14 @@ impl Engine {
     }
 
     /// Returns a new secret, in the clear and sealed for the endpoint.
-    fn new_secret(&self, id: EndpointId) -> (Secret, Sealed) {
+    fn new_secret(&self, id: EndpointId) -> (Secret, SealedSecret) {
         let secret = webhook_secret(&entropy::bytes(&*self.entropy));
         let sealed = self.sealed(id, &secret);
         (secret, sealed)
     }
 
     /// Seals a secret for the endpoint.
-    pub(super) fn sealed(&self, id: EndpointId, secret: &Secret) -> Sealed {
+    pub(super) fn sealed(&self, id: EndpointId, secret: &Secret) -> SealedSecret {
         self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy)
     }
 

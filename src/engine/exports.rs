@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::background_thread::{BackgroundThread, NotDone};
+use super::background_thread::{BackgroundThread, JobFailure};
 use super::events::EventFilter;
 use super::executor::Executor;
 use super::listing::Page;
@@ -93,7 +93,7 @@ pub struct ExportSlot(#[expect(dead_code, reason = "held until the export ends")
 pub enum ExportError {
     /// The thread is overloaded, or the work panicked.
     #[error("the thread for exports did not read a part")]
-    NotDone(NotDone),
+    NotDone(JobFailure),
     /// The store failed.
     #[error(transparent)]
     Failed(#[from] StoreError),

@@ -63,7 +63,7 @@ impl FairSemaphore {
             id
         };
         // Dropping this future withdraws the claim, which may have blocked others.
-        let _withdraws = Withdraws { semaphore, id, claim };
+        let _withdraws = WithdrawOnDrop { semaphore, id, claim };
         semaphore.serve();
         if let Ok(permit) = receiver.try_recv() {
             return Some(permit);
@@ -146,13 +146,13 @@ impl Drop for FairPermit {
 }
 
 /// Withdraws a waiting claim when dropped, then serves the next one.
-struct Withdraws<'a> {
+struct WithdrawOnDrop<'a> {
     semaphore: &'a Arc<Shared>,
     id: ClaimId,
     claim: Claim,
 }
 
-impl Drop for Withdraws<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         let mut state = self.semaphore.state();
         let waited = state.waiters.remove(&self.id).is_some();

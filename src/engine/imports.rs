@@ -19,7 +19,7 @@ use crate::store::error::{OpError, StoreError};
 use crate::store::op::Op;
 use crate::store::op::suppression::ImportSuppressions;
 use crate::store::op::suppression_count::{self, TooManySuppressions};
-use crate::store::op::suppression_import::{BeginImport, EndImport, FinishImport, ImportBatch, TakeBackImport};
+use crate::store::op::suppression_import::{BeginImport, EndImport, FinishImport, ImportBatch, UndoImport};
 use crate::store::op::waiting::{self, EndWaiting};
 use crate::store::read::Read as _;
 use crate::store::row::suppression::{ImportStage, SuppressionImportRow};
@@ -212,7 +212,7 @@ impl Engine {
             Some(ImportStage::Unfinished(_)) => {
                 let account = timer.account;
                 tracing::warn!(%account, "suppression import did not finish; removing its suppressions");
-                while !self.paced(TakeBackImport { timer }).await.map_err(failure)? {}
+                while !self.paced(UndoImport { timer }).await.map_err(failure)? {}
                 Ok(())
             }
             Some(ImportStage::Finished) | None => self.end_import(timer).await,

@@ -16,7 +16,7 @@ use crate::store::row::notice::InvitationRow;
 
 /// An invited user.
 #[derive(Debug)]
-pub enum Invited {
+pub enum InvitedUser {
     /// The link is sent to the user by email.
     ByMail(User),
     /// The inviting user passes on the link.
@@ -45,17 +45,17 @@ impl Engine {
         on: Behalf,
         email: Address,
         role: Role,
-    ) -> Result<Invited, OpError<InvitationRefusal>> {
+    ) -> Result<InvitedUser, OpError<InvitationRefusal>> {
         self.check_space()?;
         let channel = if self.settings.mails_invitations { LinkChannel::Mail } else { LinkChannel::Inviter };
         let (user, _password) = self.new_user(on.account, email, role).await.map_err(|_| UserRefusal::Crowded)?;
         let op = InviteUser { account: on.account, actor: on.actor.clone(), user, channel };
         let user = self.store.commit(op).await.map_err(refused)?;
         match channel {
-            LinkChannel::Mail => Ok(Invited::ByMail(user)),
+            LinkChannel::Mail => Ok(InvitedUser::ByMail(user)),
             LinkChannel::Inviter => {
                 let link = self.setup_link(on, user.id).await?.ok_or(UserRefusal::NotFound)?;
-                Ok(Invited::ByLink(user, link))
+                Ok(InvitedUser::ByLink(user, link))
             }
         }
     }

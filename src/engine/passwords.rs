@@ -43,7 +43,7 @@ pub(super) struct Passwords {
 /// Owner of a slot in the queue for a hash. Strangers can't block known users, and a few owners can't block all others.
 /// Strangers can't block known users, and neither can block all of their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum HashQueueOwner {
     /// Somebody on this network ([`Network::of_site`]), if the client has an address.
     Stranger(Option<Network>),
     /// This user of an account, who is signed in, or whose browser is known.
@@ -52,7 +52,7 @@ pub(super) enum Line {
     Change(AccountId),
 }
 
-impl Line {
+impl HashQueueOwner {
     /// Returns the owner for a stranger at this address, given as text.
     pub(super) fn stranger(address: &str) -> Self {
         Self::Stranger(address.parse().ok().map(Network::of_site))
@@ -62,7 +62,7 @@ impl Line {
 /// Error: the queue for a hash is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many passwords wait to be checked")]
-pub struct Crowded;
+pub struct HashQueueFull;
 
 impl Passwords {
     /// Creates a hasher that runs on `executor`.
@@ -89,22 +89,27 @@ impl Passwords {
     /// Returns the hash of a new password of a user of `account`, with a random salt.
     ///
     /// # Errors
-    /// [`Crowded`].
+    /// [`HashQueueFull`].
     pub(super) async fn hash(
         &self,
         account: AccountId,
         password: &NewPassword,
         entropy: &dyn Entropy,
-    ) -> Result<String, Crowded> {
+    ) -> Result<String, HashQueueFull> {
         let (password, salt) = (password.clone(), entropy::bytes::<SALT_BYTES>(entropy));
-        self.run(Line::Change(account), move || hashed(password.expose().as_bytes(), &salt)).await
+        self.run(HashQueueOwner::Change(account), move || hashed(password.expose().as_bytes(), &salt)).await
     }
 
     /// Returns whether `given` is the password of this hash. Without a hash it returns false after the same time.
     ///
     /// # Errors
-    /// [`Crowded`].
-    pub(super) async fn is_right(&self, given: &Secret, hash: Option<&str>, line: Line) -> Result<bool, Crowded> {
+    /// [`HashQueueFull`].
+    pub(super) async fn is_right(
+        &self,
+        given: &Secret,
+        hash: Option<&str>,
+        line: HashQueueOwner,
+    ) -> Result<bool, HashQueueFull> {
         let is_known = hash.is_some();
         let hash = match hash {
             Some(hash) => hash.to_owned(),
@@ -116,30 +121,30 @@ impl Passwords {
         Ok(fits && is_known)
     }
 
-    async fn nobody(&self, line: Line) -> Result<String, Crowded> {
+    async fn nobody(&self, line: HashQueueOwner) -> Result<String, HashQueueFull> {
         let make = || self.run(line, || hashed(b"nobody's password", &[0; SALT_BYTES]));
         self.nobody.get_or_try_init(make).await.cloned()
     }
 
     async fn run<T: Send + 'static>(
         &self,
-        line: Line,
+        line: HashQueueOwner,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Crowded> {
+    ) -> Result<T, HashQueueFull> {
         let permits: Box<dyn Send> = match line {
-            Line::Stranger(network) => Box::new(self.strangers.take(network).await.ok_or(Crowded)?),
-            Line::Known(account, user) => {
-                let of_user = self.users.take(user).ok_or(Crowded)?;
-                Box::new((self.known.take(account).await.ok_or(Crowded)?, of_user))
+            HashQueueOwner::Stranger(network) => Box::new(self.strangers.take(network).await.ok_or(HashQueueFull)?),
+            HashQueueOwner::Known(account, user) => {
+                let of_user = self.users.take(user).ok_or(HashQueueFull)?;
+                Box::new((self.known.take(account).await.ok_or(HashQueueFull)?, of_user))
             }
-            Line::Change(account) => Box::new(self.known.take(account).await.ok_or(Crowded)?),
+            HashQueueOwner::Change(account) => Box::new(self.known.take(account).await.ok_or(HashQueueFull)?),
         };
         // The hash is completed even if the request is cancelled, so it owns the permits.
         let work = move || {
             let _permits = permits;
             work()
         };
-        self.executor.run(work).await.map_err(|_| Crowded)
+        self.executor.run(work).await.map_err(|_| HashQueueFull)
     }
 }
 
@@ -159,8 +164,8 @@ mod tests {
     use crate::base::id::Ulid;
 
     const ACCOUNT: AccountId = AccountId(Ulid([1; 16]));
-    const KNOWN: Line = Line::Known(ACCOUNT, UserId(Ulid([1; 16])));
-    const STRANGER: Line = Line::Stranger(None);
+    const KNOWN: HashQueueOwner = HashQueueOwner::Known(ACCOUNT, UserId(Ulid([1; 16])));
+    const STRANGER: HashQueueOwner = HashQueueOwner::Stranger(None);
 
     #[tokio::test]
     async fn a_hash_contains_its_parameters_and_matches_only_its_password() {
@@ -199,7 +204,7 @@ mod tests {
             };
             tokio::spawn(async move { passwords.run(line, work).await.unwrap() })
         };
-        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(Line::stranger);
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(HashQueueOwner::stranger);
         drop(run(one, Box::new(move || assert!(held.recv().is_ok()))));
         while passwords.strangers.taken() == 0 {
             tokio::task::yield_now().await;
@@ -225,21 +230,21 @@ mod tests {
         let passwords = Passwords::new(Executor::Threads);
         let user = UserId(Ulid([1; 16]));
         let of_user: Vec<_> = (0..KNOWN_OF_USER).map(|_| passwords.users.take(user).unwrap()).collect();
-        assert_eq!(passwords.run(KNOWN, || ()).await, Err(Crowded));
-        assert!(passwords.run(Line::Known(ACCOUNT, UserId(Ulid([2; 16]))), || ()).await.is_ok());
+        assert_eq!(passwords.run(KNOWN, || ()).await, Err(HashQueueFull));
+        assert!(passwords.run(HashQueueOwner::Known(ACCOUNT, UserId(Ulid([2; 16]))), || ()).await.is_ok());
         drop(of_user);
         let _of_account: Vec<_> = (0..KNOWN_OF_ACCOUNT).map(|_| passwords.known.occupy(ACCOUNT).unwrap()).collect();
-        let site = Line::stranger("2001:db8:1:1::1");
-        let Line::Stranger(network) = site else { unreachable!() };
+        let site = HashQueueOwner::stranger("2001:db8:1:1::1");
+        let HashQueueOwner::Stranger(network) = site else { unreachable!() };
         let _of_site: Vec<_> = (0..STRANGERS_OF_SITE).map(|_| passwords.strangers.occupy(network).unwrap()).collect();
         let other = AccountId(Ulid([2; 16]));
         for (line, is_served) in [
             (KNOWN, false),
-            (Line::Change(ACCOUNT), false),
-            (Line::Known(other, user), true),
+            (HashQueueOwner::Change(ACCOUNT), false),
+            (HashQueueOwner::Known(other, user), true),
             (site, false),
-            (Line::stranger("2001:db8:1:2::1"), false),
-            (Line::stranger("2001:db8:2::1"), true),
+            (HashQueueOwner::stranger("2001:db8:1:2::1"), false),
+            (HashQueueOwner::stranger("2001:db8:2::1"), true),
         ] {
             assert_eq!(passwords.run(line, || ()).await.is_ok(), is_served, "{line:?}");
         }

@@ -23,7 +23,7 @@ pub(crate) struct QueryPlaces {
 
 /// Error: no slot was available. The query was not sent, or was aborted.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NoPlace;
+pub(crate) struct NoQuerySlot;
 
 impl QueryPlaces {
     /// Creates `prompt` fast slots, each for `promptness`, and `slow` slots for queries that take longer.
@@ -40,14 +40,14 @@ impl QueryPlaces {
         Requester { account, stream }: Requester,
         max_wait: Duration,
         asking: impl Future<Output = T>,
-    ) -> Result<T, NoPlace> {
+    ) -> Result<T, NoQuerySlot> {
         let claim = Claim::single(account, stream);
-        let Ok(Some(prompt)) = timeout(max_wait, self.prompt.take(claim)).await else { return Err(NoPlace) };
+        let Ok(Some(prompt)) = timeout(max_wait, self.prompt.take(claim)).await else { return Err(NoQuerySlot) };
         let mut asking = pin!(asking);
         if let Ok(answer) = timeout(self.promptness, &mut asking).await {
             return Ok(answer);
         }
-        let Some(_slow) = self.slow.take_now(claim) else { return Err(NoPlace) };
+        let Some(_slow) = self.slow.take_now(claim) else { return Err(NoQuerySlot) };
         drop(prompt);
         Ok(asking.await)
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     /// Sends queries of account 1 that are never answered.
-    fn send_dead(places: &Arc<QueryPlaces>, count: u32) -> JoinSet<Result<(), NoPlace>> {
+    fn send_dead(places: &Arc<QueryPlaces>, count: u32) -> JoinSet<Result<(), NoQuerySlot>> {
         let mut dead = JoinSet::new();
         for _ in 0..count {
             let places = Arc::clone(places);
@@ -88,7 +88,7 @@ mod tests {
         let places = Arc::new(QueryPlaces::new(PROMPT_MAX, SLOW_MAX, PROMPTNESS));
         let mut dead = send_dead(&places, SLOW_MAX + 10);
         for _ in 0..10 {
-            assert_eq!(dead.join_next().await.unwrap().unwrap(), Err(NoPlace));
+            assert_eq!(dead.join_next().await.unwrap().unwrap(), Err(NoQuerySlot));
         }
         assert_eq!(places.slow.used(), SLOW_MAX);
         assert_eq!(places.ask(requester(1), LONG, ready(7)).await, Ok(7));
@@ -101,8 +101,8 @@ mod tests {
         let places = Arc::new(QueryPlaces::new(PROMPT_MAX, SLOW_MAX, LONG));
         let _dead = send_dead(&places, PROMPT_MAX);
         tokio::task::yield_now().await;
-        assert_eq!(places.ask(requester(1), PROMPTNESS, ready(7)).await, Err(NoPlace));
-        assert_eq!(places.ask(requester(1), Duration::ZERO, ready(7)).await, Err(NoPlace));
+        assert_eq!(places.ask(requester(1), PROMPTNESS, ready(7)).await, Err(NoQuerySlot));
+        assert_eq!(places.ask(requester(1), Duration::ZERO, ready(7)).await, Err(NoQuerySlot));
     }
 
     #[tokio::test(start_paused = true)]

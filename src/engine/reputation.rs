@@ -7,9 +7,9 @@ use super::Engine;
 use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
-use crate::machine::reputation::{self as machine, Crossing, Level, Measure, State, Windows};
+use crate::machine::reputation::{self as machine, Level, Measure, State, ThresholdCrossing, Windows};
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::Never;
+use crate::store::op::Infallible;
 use crate::store::op::outcomes::{hour_of, scan, start_of};
 use crate::store::op::reputation::JudgeReputation;
 use crate::store::read::Read;
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// Serves the timer of an account's reputation: logs each crossed threshold.
-    pub(super) async fn judge_reputation(&self, timer: Timer) -> Result<(), OpError<Never>> {
+    pub(super) async fn judge_reputation(&self, timer: Timer) -> Result<(), OpError<Infallible>> {
         let account = timer.account;
         let seen = WindowCounts::look(&self.store.snapshot()?, account, self.clock.now())?;
         let (transactional, marketing) = (windows(&seen.transactional), windows(&seen.marketing));
@@ -192,7 +192,12 @@ const fn advice(measure: Measure) -> &'static str {
     }
 }
 
-fn log_crossing(account: AccountId, stream: Stream, Crossing { measure, from, to }: Crossing, windows: Windows) {
+fn log_crossing(
+    account: AccountId,
+    stream: Stream,
+    ThresholdCrossing { measure, from, to }: ThresholdCrossing,
+    windows: Windows,
+) {
     let [day, week] = [windows.day, windows.week].map(|figures| percent(figures.rate(measure)));
     let (stream, what_to_do) = (stream.as_str(), advice(measure));
     let measure = measure.as_str();

@@ -46,9 +46,9 @@ impl fmt::Debug for DirectRelay {
 
 /// Names from the last lookup.
 #[derive(Default)]
-pub(super) struct ReverseDns(Mutex<Option<Looked>>);
+pub(super) struct ReverseDns(Mutex<Option<ReverseLookup>>);
 
-struct Looked {
+struct ReverseLookup {
     at: Duration,
     sources: Vec<SourceFacts>,
 }
@@ -70,7 +70,7 @@ impl ReverseDns {
             }
         }
         let sources = look(resolver, relays).await;
-        *last = Some(Looked { at: now, sources: sources.clone() });
+        *last = Some(ReverseLookup { at: now, sources: sources.clone() });
         sources
     }
 

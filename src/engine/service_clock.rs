@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::ports::Clock;
 use crate::base::time::Timestamp;
-use crate::machine::service_clock::{Doubt, Effect, Input, Past, Sample, ServiceTime, State};
+use crate::machine::service_clock::{ClockHistory, Doubt, Effect, Input, Sample, ServiceTime, State};
 
 /// Reads the machine's clocks.
 pub type ReadClocks = Box<dyn Fn() -> Sample + Send + Sync>;
@@ -64,7 +64,7 @@ impl Clock for ServiceClock {
         (self.read)().elapsed.saturating_sub(self.first)
     }
 
-    fn start(&self, past: Past) {
+    fn start(&self, past: ClockHistory) {
         let mut inner = self.inner();
         let next = State::start(past, (self.read)());
         inner.state = Some(next.state);

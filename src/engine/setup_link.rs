@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::audit::Behalf;
-use super::sign_in::{Begun, SignInRefusal};
+use super::sign_in::{SignInRefusal, StartedSession};
 use super::users::{UserChange, UserRefusal};
 use crate::base::id::{AccountId, ChangeId, UserId};
 use crate::base::secret::Secret;
@@ -110,7 +110,7 @@ impl Engine {
         linked: LinkedUser,
         password: NewPassword,
         from: Client<'_>,
-    ) -> Result<Begun, OpError<SignInRefusal>> {
+    ) -> Result<StartedSession, OpError<SignInRefusal>> {
         let actor = Actor::SetupLink { maker: self.maker_of(&linked)? };
         // Only the owner of the address could open a link that was sent there.
         let proves_address = self.was_sent(&linked)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::passwords::{Crowded, Line};
+use super::passwords::{HashQueueFull, HashQueueOwner};
 use super::throttles::{Bucket, Throttles};
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
@@ -17,10 +17,10 @@ use crate::domain::address::Address;
 use crate::domain::device::DeviceToken;
 use crate::domain::session::{Client, OwnedClient, Session, SessionKey, SessionToken, Stage};
 use crate::domain::user::{User, may_be_password};
-use crate::machine::throttle::Throttled;
+use crate::machine::throttle::TooManyFailures;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::session::{
-    BeginSession, EndSessions, Outdated, ProveSession, RememberDevice, TouchSession, Which, sessions_of,
+    BeginSession, EndSessions, Outdated, ProveSession, RememberDevice, SessionSelection, TouchSession, sessions_of,
 };
 use crate::store::op::user::user_by_email;
 use crate::store::read::Read as _;
@@ -32,13 +32,13 @@ pub enum SignInRefusal {
     /// The credentials are wrong. The answer does not tell which part.
     Wrong,
     /// Too many failures of this name or address.
-    Throttled(Throttled),
+    Throttled(TooManyFailures),
     /// Too many sign-ins are being checked.
     Crowded,
 }
 
-impl From<Throttled> for SignInRefusal {
-    fn from(throttled: Throttled) -> Self {
+impl From<TooManyFailures> for SignInRefusal {
+    fn from(throttled: TooManyFailures) -> Self {
         Self::Throttled(throttled)
     }
 }
@@ -50,15 +50,15 @@ impl SignInRefusal {
     }
 }
 
-impl From<Crowded> for OpError<SignInRefusal> {
-    fn from(_: Crowded) -> Self {
+impl From<HashQueueFull> for OpError<SignInRefusal> {
+    fn from(_: HashQueueFull) -> Self {
         Self::Refused(SignInRefusal::Crowded)
     }
 }
 
 /// A started session: the token for the cookie, and its stage.
 #[derive(Debug)]
-pub struct Begun {
+pub struct StartedSession {
     /// Token for the session cookie.
     pub token: SessionToken,
     /// Whether the second factor is still missing.
@@ -97,7 +97,7 @@ impl Engine {
         email: &str,
         password: &Secret,
         from: Client<'_>,
-    ) -> Result<Begun, OpError<SignInRefusal>> {
+    ) -> Result<StartedSession, OpError<SignInRefusal>> {
         let address = email.trim().parse::<Address>().ok();
         let found = match &address {
             Some(address) => user_by_email(&self.store.snapshot()?, &address.match_key())?,
@@ -106,10 +106,12 @@ impl Engine {
         let known =
             found.as_ref().and_then(|(account, user)| Some((*account, user.id, self.known_browser(user, from)?)));
         let (buckets, line) = match &known {
-            Some((account, user, browser)) => (vec![Bucket::browser(&browser.key())], Line::Known(*account, *user)),
+            Some((account, user, browser)) => {
+                (vec![Bucket::browser(&browser.key())], HashQueueOwner::Known(*account, *user))
+            }
             None => {
                 let name = address.as_ref().map_or_else(|| email.trim().to_lowercase(), Address::match_key);
-                (Bucket::stranger(&name, from.address), Line::stranger(from.address))
+                (Bucket::stranger(&name, from.address), HashQueueOwner::stranger(from.address))
             }
         };
         let (engine, password, from) = (Arc::clone(self), password.clone(), OwnedClient::from(from));
@@ -136,7 +138,7 @@ impl Engine {
         code: &str,
         from: Client<'_>,
         real_now: Timestamp,
-    ) -> Result<Begun, OpError<SignInRefusal>> {
+    ) -> Result<StartedSession, OpError<SignInRefusal>> {
         let buckets = match self.known_browser(&visitor.user, from) {
             Some(browser) => vec![Bucket::browser(&browser.key())],
             None => Bucket::stranger(&format!("code of {}", visitor.user.id), from.address),
@@ -163,7 +165,8 @@ impl Engine {
         password: &Secret,
     ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, password) = (Arc::clone(self), password.clone());
-        let (hash, line) = (visitor.user.password_hash.clone(), Line::Known(visitor.session.account, visitor.user.id));
+        let (hash, line) =
+            (visitor.user.password_hash.clone(), HashQueueOwner::Known(visitor.session.account, visitor.user.id));
         let attempt = async move {
             let is_right = engine.passwords.is_right(&password, Some(&hash), line).await?;
             if is_right { Ok(()) } else { Err(OpError::Refused(SignInRefusal::Wrong)) }
@@ -184,7 +187,7 @@ impl Engine {
     ) -> Result<(), OpError<SignInRefusal>> {
         let (engine, key, user) = (Arc::clone(self), visitor.key, visitor.user.clone());
         let (password, code) = (shown.password.clone(), shown.code.to_owned());
-        let line = Line::Known(visitor.session.account, visitor.user.id);
+        let line = HashQueueOwner::Known(visitor.session.account, visitor.user.id);
         let attempt = async move {
             let is_right = engine.passwords.is_right(&password, Some(&user.password_hash), line).await?;
             let totp_step = engine.code_step(&user, &code, real_now);
@@ -201,7 +204,7 @@ impl Engine {
     /// Runs an attempt, and counts it as a failure unless it succeeds. An attempt that the service could not judge is
     /// not counted. The attempt runs to its end even if the client disconnects. So disconnecting gives no additional
     /// attempts, and never counts a good attempt as a failure.
-    pub(super) async fn throttled<T: Send + 'static, R: From<Throttled> + Send + 'static>(
+    pub(super) async fn throttled<T: Send + 'static, R: From<TooManyFailures> + Send + 'static>(
         self: &Arc<Self>,
         throttles: &Arc<Throttles>,
         buckets: Vec<Bucket>,
@@ -246,7 +249,7 @@ impl Engine {
         totp_step: Option<u64>,
         replaces: Option<SessionKey>,
         from: Client<'_>,
-    ) -> Result<Begun, OpError<SignInRefusal>> {
+    ) -> Result<StartedSession, OpError<SignInRefusal>> {
         let token = SessionToken::generate(&*self.entropy);
         let (key, stage, password_hash) = (token.key(), session.stage, user.password_hash.clone());
         // A browser becomes known only after all credentials were checked, including the second factor.
@@ -255,7 +258,7 @@ impl Engine {
         let device = browser.as_ref().map(DeviceToken::key);
         let op = BeginSession { key, session, password_hash, totp_step, replaces, device };
         self.store.commit(op).await.map_err(outdated)?;
-        Ok(Begun { token, stage, browser })
+        Ok(StartedSession { token, stage, browser })
     }
 
     /// Returns the session of a token; `None` if it is unknown or over, or its user may no longer sign in.
@@ -308,7 +311,7 @@ impl Engine {
     /// # Errors
     /// Fails if the store fails.
     pub async fn leave_session(&self, account: AccountId, user: UserId, key: SessionKey) -> Result<(), StoreError> {
-        let op = EndSessions { account, user, which: Which::One(key) };
+        let op = EndSessions { account, user, which: SessionSelection::One(key) };
         self.store.commit(op).await.map_err(|stop| match stop {
             OpError::Failed(error) => error,
             OpError::Refused(never) => match never {},
@@ -319,7 +322,12 @@ impl Engine {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn sign_out(&self, on: impl Into<Behalf>, user: UserId, which: Which) -> Result<(), StoreError> {
+    pub async fn sign_out(
+        &self,
+        on: impl Into<Behalf>,
+        user: UserId,
+        which: SessionSelection,
+    ) -> Result<(), StoreError> {
         let on = on.into();
         let op = EndSessions { account: on.account, user, which };
         self.commit_on(on, op).await.map_err(|stop| match stop {

@@ -1,6 +1,6 @@
 //! Threads for composing and signing messages, so that signatures never block the async workers, and the cache of
-//! parsed DKIM keys. Accounts take turns on the threads, so that one account's burst keeps nobody else waiting. One small
-//! message at a time may be signed on the caller's thread.
+//! parsed DKIM keys. Accounts take turns on the threads, so that one account's burst keeps nobody else waiting. One
+//! small message at a time may be signed on the caller's thread.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

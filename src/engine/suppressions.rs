@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::background_thread::NotDone;
+use super::background_thread::JobFailure;
 use super::exports::ExportError;
 use super::imports::ImportRefusal;
 use super::listing::{Page, PageRequest, last_id, range, until};
@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::suppression::{self, Added, Name, Suppress, Suppression, UnfinishedImport, Unsuppress};
 use crate::store::op::suppression_count::{self, TooManySuppressions};
-use crate::store::op::{Never, NotFound};
+use crate::store::op::{Infallible, NotFound};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
@@ -148,20 +148,20 @@ impl Engine {
             Ok(Imported { imported: new.len(), skipped: list.count() - new.len() })
         };
         self.beside(account, preview).await.unwrap_or_else(|not_done| match not_done {
-            NotDone::Crowded => Err(OpError::Refused(ImportRefusal::Crowded)),
-            NotDone::Failed => Err(OpError::Failed(StoreError::Panicked)),
+            JobFailure::Crowded => Err(OpError::Refused(ImportRefusal::Crowded)),
+            JobFailure::Failed => Err(OpError::Failed(StoreError::Panicked)),
         })
     }
 
     /// Runs work on the low-priority thread for lists.
     ///
     /// # Errors
-    /// [`NotDone`] if the thread is overloaded or the work panicked.
+    /// [`JobFailure`] if the thread is overloaded or the work panicked.
     pub async fn beside<T: Send + 'static>(
         &self,
         account: AccountId,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NotDone> {
+    ) -> Result<T, JobFailure> {
         self.list_work.run(account, work).await
     }
 
@@ -208,7 +208,7 @@ impl Engine {
     }
 }
 
-pub(super) fn failure(stop: OpError<Never>) -> StoreError {
+pub(super) fn failure(stop: OpError<Infallible>) -> StoreError {
     match stop {
         OpError::Failed(error) => error,
         OpError::Refused(never) => match never {},

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::domain::device::DeviceKey;
 use crate::domain::network::Network;
 use crate::domain::session::SessionKey;
-use crate::machine::throttle::Throttled;
+use crate::machine::throttle::TooManyFailures;
 use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
 
 /// Maximum failures of one name, browser or session in the throttle's window.
@@ -75,8 +75,8 @@ impl Throttles {
     /// Starts an attempt. It counts in all of `buckets`, or in none if it is refused.
     ///
     /// # Errors
-    /// [`Throttled`] if one of them is full.
-    pub(super) fn begin(&self, buckets: &[Bucket], now: Duration) -> Result<(), Throttled> {
+    /// [`TooManyFailures`] if one of them is full.
+    pub(super) fn begin(&self, buckets: &[Bucket], now: Duration) -> Result<(), TooManyFailures> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (place, bucket) in buckets.iter().enumerate() {
             if let Err(throttled) = table.attempt(bucket.key, bucket.limit, now) {
@@ -90,8 +90,8 @@ impl Throttles {
     /// Checks whether an attempt may start, without counting one.
     ///
     /// # Errors
-    /// [`Throttled`] if one of `buckets` is full.
-    pub(super) fn check(&self, buckets: &[Bucket], now: Duration) -> Result<(), Throttled> {
+    /// [`TooManyFailures`] if one of `buckets` is full.
+    pub(super) fn check(&self, buckets: &[Bucket], now: Duration) -> Result<(), TooManyFailures> {
         self.begin(buckets, now)?;
         self.take_back(buckets, now);
         Ok(())

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::audit::Behalf;
 use super::listing::{self, Page, PageRequest};
-use super::passwords::Crowded;
+use super::passwords::HashQueueFull;
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
@@ -15,7 +15,7 @@ use crate::domain::session::SessionKey;
 use crate::domain::sign_in_log::SignInLog;
 use crate::domain::user::{NewPassword, Role, SecondFactor, User};
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::invitation::Vouched;
+use crate::store::op::invitation::ProvingAddress;
 use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUser, UserChangeRefusal, user_by_email};
 use crate::store::read::Read as _;
 use crate::store::schema;
@@ -56,8 +56,8 @@ pub enum UserRefusal {
     Crowded,
 }
 
-impl From<Crowded> for OpError<UserRefusal> {
-    fn from(_: Crowded) -> Self {
+impl From<HashQueueFull> for OpError<UserRefusal> {
+    fn from(_: HashQueueFull) -> Self {
         Self::Refused(UserRefusal::Crowded)
     }
 }
@@ -78,7 +78,7 @@ impl Engine {
         let op = CreateUser { account: on.account, user };
         // Addresses given on the command line count as proven by the operator.
         let created = match on.actor {
-            Actor::Operator => self.commit_on(on, Vouched(op)).await,
+            Actor::Operator => self.commit_on(on, ProvingAddress(op)).await,
             Actor::Person(_) | Actor::Key(_) | Actor::Service | Actor::SetupLink { .. } => self.commit_on(on, op).await,
         };
         match created {
@@ -96,7 +96,7 @@ impl Engine {
         account: AccountId,
         email: Address,
         role: Role,
-    ) -> Result<(User, NewPassword), Crowded> {
+    ) -> Result<(User, NewPassword), HashQueueFull> {
         let password = NewPassword::generate(&*self.entropy);
         let password_hash = self.passwords.hash(account, &password, &*self.entropy).await?;
         let now = self.clock.now();
@@ -168,7 +168,8 @@ impl Engine {
         let op =
             UpdateUser { account, user, role, disabled, operator, password_hash, instead_of, totp, keep, keeps_owner };
         let is_vouched = proves_address || matches!(on.actor, Actor::Operator);
-        let changed = if is_vouched { self.commit_on(on, Vouched(op)).await } else { self.commit_on(on, op).await };
+        let changed =
+            if is_vouched { self.commit_on(on, ProvingAddress(op)).await } else { self.commit_on(on, op).await };
         changed.map_err(refused)
     }
 

@@ -13,7 +13,7 @@ use crate::domain::site_name::SiteName;
 use crate::store::error::StoreError;
 use crate::store::op::suspension::suspension;
 use crate::store::read::Read;
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::RestoreOrigin;
 use crate::store::row::suspension::SuspensionRow;
 use crate::store::schema::meta;
 use crate::store::snapshot::Snapshot;
@@ -73,14 +73,14 @@ pub struct Wait {
 /// Rows that suspend an account's mail, independent of the dispatcher.
 pub(super) struct Holds {
     account: AccountId,
-    restored: Option<Restored>,
+    restored: Option<RestoreOrigin>,
     suspension: Option<SuspensionRow>,
     pauses: Vec<(SiteName, Timestamp)>,
 }
 
 impl Holds {
     pub(super) fn read(snapshot: &Snapshot, account: AccountId) -> Result<Self, StoreError> {
-        let restored = snapshot.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.is_on_hold);
+        let restored = snapshot.row::<RestoreOrigin>(meta::RESTORED)?.filter(|restored| restored.is_on_hold);
         Ok(Self { account, restored, suspension: suspension(snapshot, account)?, pauses: pauses(snapshot, account)? })
     }
 

@@ -11,7 +11,7 @@ use hyper::Method;
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::answer::Answer;
-use super::body_budget::{BodyBudgets, BudgetHolder, Charge, Excess, UNCHARGED_BYTES};
+use super::body_budget::{BodyBudgets, BudgetHolder, Charge, ExcessPolicy, UNCHARGED_BYTES};
 use super::error::ApiError;
 use crate::net::http_body::BodyStream;
 
@@ -36,7 +36,11 @@ pub(super) fn charged(
         return Ok(answer);
     }
     let changes = *method != Method::GET;
-    let excess = if changes && matches!(holder, BudgetHolder::Account(_)) { Excess::Overdraw } else { Excess::Refuse };
+    let excess = if changes && matches!(holder, BudgetHolder::Account(_)) {
+        ExcessPolicy::Overdraw
+    } else {
+        ExcessPolicy::Refuse
+    };
     if let Some(bytes) = answer.own_bytes().filter(|bytes| bytes.len() > UNCHARGED_BYTES) {
         let charge = Charge::of_answer(budgets, holder, bytes.len(), excess)?;
         *bytes = charge.hold(std::mem::replace(bytes, Bytes::new()));

@@ -102,13 +102,13 @@ impl BodyBudgets {
 
     /// Charges `bytes` at once, but at most the holder's whole share, so that one large answer is possible while the
     /// holder holds nothing else. Returns the charged number.
-    fn take_some(&self, holder: &BudgetHolder, bytes: usize, excess: Excess) -> Result<usize, ApiError> {
+    fn take_some(&self, holder: &BudgetHolder, bytes: usize, excess: ExcessPolicy) -> Result<usize, ApiError> {
         let mut shares = self.of(holder).lock().unwrap_or_else(PoisonError::into_inner);
         let units = bytes.min(shares.each());
         match (shares.take(holder, units), excess) {
             (Ok(()), _) => {}
-            (Err(_), Excess::Refuse) => return Err(ApiError::Overloaded),
-            (Err(_), Excess::Overdraw) => shares.take_beyond_limit(holder, units),
+            (Err(_), ExcessPolicy::Refuse) => return Err(ApiError::Overloaded),
+            (Err(_), ExcessPolicy::Overdraw) => shares.take_beyond_limit(holder, units),
         }
         drop(shares);
         Ok(units)
@@ -121,7 +121,7 @@ impl BodyBudgets {
 
 /// Treatment of an answer that exceeds its holder's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) enum Excess {
+pub(in crate::http) enum ExcessPolicy {
     /// The answer is refused.
     Refuse,
     /// The answer is charged nevertheless, and the holder's next bodies are refused.
@@ -167,7 +167,7 @@ impl Charge {
         budgets: &Arc<BodyBudgets>,
         holder: BudgetHolder,
         bytes: usize,
-        excess: Excess,
+        excess: ExcessPolicy,
     ) -> Result<Self, ApiError> {
         let charged = budgets.take_some(&holder, bytes, excess)?;
         Ok(Self { budgets: Arc::clone(budgets), holder, received: bytes, charged, is_free: false })
@@ -206,17 +206,17 @@ impl Charge {
     /// Ties the charge to its bytes: it ends with the last clone or slice of them. Work that continues after its
     /// request, such as an import, still holds them.
     pub(super) fn hold(self, bytes: Bytes) -> Bytes {
-        if bytes.is_empty() { bytes } else { Bytes::from_owner(Charged { bytes, _charge: self }) }
+        if bytes.is_empty() { bytes } else { Bytes::from_owner(ChargedBytes { bytes, _charge: self }) }
     }
 }
 
 /// Bytes of a body with their charge.
-struct Charged {
+struct ChargedBytes {
     bytes: Bytes,
     _charge: Charge,
 }
 
-impl AsRef<[u8]> for Charged {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -29,7 +29,7 @@ impl Query {
         let mut query = Self::default();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let Some(name) = decode(name, Plus::IsSpace) else {
+            let Some(name) = decode(name, PlusMeaning::IsSpace) else {
                 violations.add(name, "is not percent-encoded UTF-8");
                 continue;
             };
@@ -40,7 +40,7 @@ impl Query {
                 violations.add(name, "unknown parameter");
                 continue;
             }
-            match decode(value, Plus::IsSpace) {
+            match decode(value, PlusMeaning::IsSpace) {
                 None => violations.add(name, "is not percent-encoded UTF-8"),
                 Some(_) if query.get(&name).is_some() => violations.add(name, "is given more than once"),
                 Some(value) => query.0.push((name, value)),
@@ -88,7 +88,7 @@ fn is_named(name: &str, known: &str) -> bool {
 
 /// Meaning of a `+`: a space in queries and forms, itself in paths.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Plus {
+pub enum PlusMeaning {
     /// `application/x-www-form-urlencoded`.
     IsSpace,
     /// RFC 3986.
@@ -96,7 +96,7 @@ pub enum Plus {
 }
 
 /// Decodes percent-encoding; `None` if a `%` is not followed by two hex digits or the bytes are not UTF-8.
-pub fn decode(text: &str, plus: Plus) -> Option<String> {
+pub fn decode(text: &str, plus: PlusMeaning) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -108,7 +108,7 @@ pub fn decode(text: &str, plus: Plus) -> Option<String> {
                 let digit = |at: usize| char::from(digits[at]).to_digit(16);
                 u8::try_from(digit(0)? << 4 | digit(1)?).ok()?
             }
-            b'+' if plus == Plus::IsSpace => b' ',
+            b'+' if plus == PlusMeaning::IsSpace => b' ',
             other => *other,
         });
     }

@@ -3,7 +3,7 @@
 
 use hyper::Method;
 
-use super::query::{Plus, decode};
+use super::query::{PlusMeaning, decode};
 use super::route::{Params, Route};
 use super::service::Authenticator;
 
@@ -85,7 +85,7 @@ impl<S: Authenticator> Router<S> {
                 .first()
                 .map_or(RouteMatch::Nothing, |route| RouteMatch::OtherMethod(route, &place.allow));
         };
-        let values = matched.params.iter().map(|(_, value)| decode(value, Plus::IsPlus));
+        let values = matched.params.iter().map(|(_, value)| decode(value, PlusMeaning::IsPlus));
         // An undecodable path matches no route.
         match values.collect::<Option<Vec<_>>>() {
             Some(values) => RouteMatch::Row(route, place.names.iter().copied().zip(values).collect()),

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use super::body_budget::{BodyBudgets, BudgetHolder, Charge, Excess};
+use super::body_budget::{BodyBudgets, BudgetHolder, Charge, ExcessPolicy};
 use super::dev::Dev;
 use super::error::ApiError;
 use super::sent_forms::SentForms;
@@ -102,7 +102,7 @@ impl Api {
         record: &MessageRecord,
     ) -> Result<Option<Vec<u8>>, ApiError> {
         let bytes = usize::try_from(record.row.size_bytes).unwrap_or(usize::MAX);
-        let charge = Charge::of_answer(&self.budgets, BudgetHolder::Account(account), bytes, Excess::Refuse)?;
+        let charge = Charge::of_answer(&self.budgets, BudgetHolder::Account(account), bytes, ExcessPolicy::Refuse)?;
         let read = move |signed| {
             // The read continues even if its request has ended.
             let _charge = charge;

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::meters::RequestMeters;
 use crate::base::time::Timestamp;
 use crate::engine::ports::BoxFuture;
-use crate::net::tls_settings::Presented;
+use crate::net::tls_settings::PresentedCertificate;
 
 /// The facts that `app` adds to the status.
 pub struct StatusSources {
     /// Start time of the service.
     pub started_at: Timestamp,
     /// The certificate of HTTP, if it speaks TLS.
-    pub certificate: Option<Arc<Presented>>,
+    pub certificate: Option<Arc<PresentedCertificate>>,
     /// The latest warnings and errors of the log, newest first.
     pub last_errors: fn() -> Vec<LogLine>,
     /// The counters of requests.

@@ -45,7 +45,7 @@ fn relative(text: &str) -> String {
 }
 
 fn transfers(table: &mut String) {
-    use transfer::{Input, State, Status, Wire};
+    use transfer::{AttemptProgress, Input, State, Status};
     heading(table, "3.1 Message status: state, input, next, effects");
     for status in Status::ALL {
         let road: &[Input] = match status {
@@ -54,8 +54,8 @@ fn transfers(table: &mut String) {
             Status::Delivered => &[Input::Delivered],
             Status::Bounced => &[Input::Delivered, Input::ReportedBounced],
             Status::Failed => &[Input::GaveUp],
-            Status::Suppressed => &[Input::RecipientSuppressed(Wire::Idle)],
-            Status::Canceled => &[Input::CancelAsked(Wire::Idle)],
+            Status::Suppressed => &[Input::RecipientSuppressed(AttemptProgress::Idle)],
+            Status::Canceled => &[Input::CancelAsked(AttemptProgress::Idle)],
             Status::Complained => &[Input::Delivered, Input::ReportedComplaint],
         };
         let state = road.iter().fold(State::default(), |state, input| state.step(*input).state);

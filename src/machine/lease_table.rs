@@ -27,7 +27,7 @@ pub enum LeaseState {
 
 /// An exclusive lease that was taken.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Taken<R> {
+pub struct TakenLease<R> {
     /// Number of the lease.
     pub number: LeaseNumber,
     /// Handle of the reservation that this revoked.
@@ -65,13 +65,13 @@ impl<R> LeaseTable<R> {
 
     /// Takes an exclusive lease on `message`, and revokes a reservation. Returns `None` if the current lease is
     /// exclusive.
-    pub fn take(&mut self, message: MessageId) -> Option<Taken<R>> {
+    pub fn take(&mut self, message: MessageId) -> Option<TakenLease<R>> {
         if self.state(message) == Some(LeaseState::Exclusive) {
             return None;
         }
         let revoked = self.entries.remove(&message).and_then(|entry| entry.handle);
         let number = self.add(message, LeaseState::Exclusive, None);
-        Some(Taken { number, revoked })
+        Some(TakenLease { number, revoked })
     }
 
     fn add(&mut self, message: MessageId, state: LeaseState, handle: Option<R>) -> LeaseNumber {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn an_operation_s_lease_stays_exclusive() {
         let mut table = LeaseTable::<()>::default();
-        let Taken { number, revoked } = table.take(MESSAGE).unwrap();
+        let TakenLease { number, revoked } = table.take(MESSAGE).unwrap();
         table.step_back(MESSAGE, number);
         assert_eq!((revoked, table.take(MESSAGE)), (None, None));
     }

@@ -53,7 +53,7 @@ pub enum RenewalFailure {
 
 /// Failures since the last certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setbacks {
+pub struct RenewalFailures {
     /// Number of refusals.
     pub refused: u32,
     /// Number of failures to reach the authority.
@@ -65,7 +65,7 @@ pub struct Setbacks {
     failed_at: u64,
 }
 
-impl Setbacks {
+impl RenewalFailures {
     /// Adds a failure at `now`. `retry_after` is the authority's Retry-After.
     #[must_use]
     pub fn and(self, setback: RenewalFailure, now: Timestamp, retry_after: Option<Duration>) -> Self {
@@ -95,7 +95,7 @@ impl Setbacks {
 
 /// Returns the time of the next request. `held` is the validity of the certificate that covers all configured names, if
 /// there is one. A failure that is later than `now` was recorded by a clock that was ahead, and delays nothing.
-pub fn due(held: Option<Validity>, setbacks: Setbacks, now: Timestamp) -> Timestamp {
+pub fn due(held: Option<Validity>, setbacks: RenewalFailures, now: Timestamp) -> Timestamp {
     let wanted = held.map_or(Timestamp::from_millis(0), Validity::renew_at);
     let is_of_past = setbacks.failed_at <= (now + CLOCK_DIFFERENCE_MAX).as_millis();
     if is_of_past { wanted.max(setbacks.wait_until()) } else { wanted }
@@ -113,14 +113,14 @@ mod tests {
     fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_a_missing_one_is_requested_at_once() {
         let day = 24 * HOUR;
         let held = Validity { from: NOW, until: NOW + 90 * day };
-        assert_eq!(due(Some(held), Setbacks::default(), NOW), NOW + 60 * day);
-        assert!(due(None, Setbacks::default(), NOW) < NOW);
+        assert_eq!(due(Some(held), RenewalFailures::default(), NOW), NOW + 60 * day);
+        assert!(due(None, RenewalFailures::default(), NOW) < NOW);
     }
 
     #[test]
     fn an_unreachable_authority_is_retried_sooner_than_one_that_refused() {
         let pauses = |setback| {
-            let mut setbacks = Setbacks::default();
+            let mut setbacks = RenewalFailures::default();
             let mut pause = || {
                 setbacks = setbacks.and(setback, NOW, None);
                 setbacks.wait_until().since(NOW).as_secs()
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_longer_retry_after_of_the_authority_is_respected() {
-        let setbacks = Setbacks::default().and(RenewalFailure::Refused, NOW, Some(2 * HOUR));
+        let setbacks = RenewalFailures::default().and(RenewalFailure::Refused, NOW, Some(2 * HOUR));
         assert_eq!(due(None, setbacks, NOW), NOW + 2 * HOUR);
         assert!(due(None, setbacks, NOW - 5 * 24 * HOUR) < NOW, "the clock was ahead");
         assert_eq!(setbacks.and(RenewalFailure::Refused, NOW, Some(Duration::ZERO)).wait_until(), NOW + HOUR / 12);
@@ -143,7 +143,7 @@ mod tests {
         /// Checks any order of refusals and failures to connect.
         #[test]
         fn any_hour_contains_at_most_four_refusals(order in proptest::collection::vec(any::<bool>(), 1..40)) {
-            let (mut now, mut setbacks, mut refusals) = (NOW, Setbacks::default(), Vec::new());
+            let (mut now, mut setbacks, mut refusals) = (NOW, RenewalFailures::default(), Vec::new());
             for refused in order {
                 let setback = if refused { RenewalFailure::Refused } else { RenewalFailure::Unreached };
                 if refused {

@@ -95,7 +95,7 @@ pub struct Reputation {
 
 /// A threshold was crossed, upwards or downwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Crossing {
+pub struct ThresholdCrossing {
     /// The measure that crossed a threshold.
     pub measure: Measure,
     /// The level before.
@@ -104,7 +104,7 @@ pub struct Crossing {
     pub to: Level,
 }
 
-impl fmt::Display for Crossing {
+impl fmt::Display for ThresholdCrossing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { measure, from, to } = self;
         write!(f, "{} from {} to {}", measure.as_str(), from.as_str(), to.as_str())
@@ -187,14 +187,15 @@ impl Figures {
 impl State {
     /// Returns the levels for the counts of `windows`, and the crossings.
     #[must_use]
-    pub fn step(self, windows: Windows) -> Next<Self, Crossing> {
+    pub fn step(self, windows: Windows) -> Next<Self, ThresholdCrossing> {
         let judged = |before, measure| judge(before, measure, windows);
         let state = Self {
             bounces: judged(self.bounces, Measure::Bounces),
             complaints: judged(self.complaints, Measure::Complaints),
         };
-        let of_bounces = Crossing { measure: Measure::Bounces, from: self.bounces, to: state.bounces };
-        let of_complaints = Crossing { measure: Measure::Complaints, from: self.complaints, to: state.complaints };
+        let of_bounces = ThresholdCrossing { measure: Measure::Bounces, from: self.bounces, to: state.bounces };
+        let of_complaints =
+            ThresholdCrossing { measure: Measure::Complaints, from: self.complaints, to: state.complaints };
         let crossings = [of_bounces, of_complaints].into_iter().filter(|crossing| crossing.from != crossing.to);
         Next::new(state, crossings.collect::<Vec<_>>())
     }

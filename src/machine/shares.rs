@@ -29,7 +29,7 @@ pub struct Shares<K> {
 /// Error: the supply, or the holder's share of it, is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too much is in use")]
-pub struct Exhausted;
+pub struct SupplyExhausted;
 
 impl<K: Eq + Hash + Clone> Shares<K> {
     /// Creates a supply of `all` units, of which one holder may have `each`.
@@ -45,15 +45,15 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// Lends `units` to `holder`.
     ///
     /// # Errors
-    /// [`Exhausted`] if that exceeds either limit; then nothing is lent.
-    pub fn take(&mut self, holder: &K, units: usize) -> Result<(), Exhausted> {
+    /// [`SupplyExhausted`] if that exceeds either limit; then nothing is lent.
+    pub fn take(&mut self, holder: &K, units: usize) -> Result<(), SupplyExhausted> {
         let held = self.by_holder.get(holder).copied().unwrap_or(0).saturating_add(units);
         let lent = self.lent.saturating_add(units);
         let is_scarce = self.has_reserve && lent > self.all - self.all / 4;
         let each = if is_scarce { self.each.div_ceil(4) } else { self.each };
         let overdrawn = self.overdrawn.get(holder).copied().unwrap_or(0);
         if held.saturating_add(overdrawn) > each || lent > self.all {
-            return Err(Exhausted);
+            return Err(SupplyExhausted);
         }
         if units > 0 {
             self.by_holder.insert(holder.clone(), held);
@@ -103,9 +103,9 @@ mod tests {
     fn a_holder_gets_at_most_its_share_and_others_get_the_rest() {
         let mut shares = Shares::new(10, 4);
         assert_eq!(shares.take(&"a", 4), Ok(()));
-        assert_eq!(shares.take(&"a", 1), Err(Exhausted));
+        assert_eq!(shares.take(&"a", 1), Err(SupplyExhausted));
         assert_eq!(shares.take(&"b", 4), Ok(()));
-        assert_eq!(shares.take(&"c", 3), Err(Exhausted), "the holders have all 10 units");
+        assert_eq!(shares.take(&"c", 3), Err(SupplyExhausted), "the holders have all 10 units");
         assert_eq!(shares.take(&"c", 2), Ok(()));
         shares.give_back(&"a", 4);
         assert_eq!(shares.take(&"c", 2), Ok(()));
@@ -116,13 +116,13 @@ mod tests {
         let mut shares = Shares::with_reserve(64, 16);
         for holder in ["a", "b", "c"] {
             assert_eq!(shares.take(&holder, 16), Ok(()));
-            assert_eq!(shares.take(&holder, 1), Err(Exhausted));
+            assert_eq!(shares.take(&holder, 1), Err(SupplyExhausted));
         }
-        assert_eq!(shares.take(&"d", 5), Err(Exhausted), "less than a quarter is left");
+        assert_eq!(shares.take(&"d", 5), Err(SupplyExhausted), "less than a quarter is left");
         for holder in ["d", "e", "f", "g"] {
             assert_eq!(shares.take(&holder, 4), Ok(()));
         }
-        assert_eq!(shares.take(&"h", 1), Err(Exhausted), "the holders have all units");
+        assert_eq!(shares.take(&"h", 1), Err(SupplyExhausted), "the holders have all units");
         shares.give_back(&"a", 16);
         assert_eq!(shares.take(&"h", 1), Ok(()));
     }
@@ -131,7 +131,7 @@ mod tests {
     fn an_overdrawn_holder_gets_nothing_until_it_returns_units() {
         let mut shares = Shares::new(64, 16);
         shares.take_beyond_limit(&"a", 100);
-        assert_eq!(shares.take(&"a", 1), Err(Exhausted));
+        assert_eq!(shares.take(&"a", 1), Err(SupplyExhausted));
         assert_eq!(shares.take(&"b", 16), Ok(()), "another holder is not affected");
         shares.give_back(&"a", 100);
         assert_eq!(shares.take(&"a", 16), Ok(()));

@@ -22,7 +22,7 @@ pub struct Throttle(VecDeque<Duration>);
 /// Error: too many failures (429).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many failures; wait {retry_after_secs} s")]
-pub struct Throttled {
+pub struct TooManyFailures {
     /// Whole seconds until the next attempt, at least 1.
     pub retry_after_secs: u64,
 }
@@ -31,13 +31,13 @@ impl Throttle {
     /// Starts an attempt at `now`.
     ///
     /// # Errors
-    /// [`Throttled`] if `limit` attempts have failed or are in progress.
-    pub fn attempt(&mut self, limit: usize, now: Duration) -> Result<(), Throttled> {
+    /// [`TooManyFailures`] if `limit` attempts have failed or are in progress.
+    pub fn attempt(&mut self, limit: usize, now: Duration) -> Result<(), TooManyFailures> {
         self.forget(now);
         match self.0.front() {
             Some(oldest) if self.0.len() >= limit => {
                 let wait = (*oldest + WINDOW).saturating_sub(now);
-                Err(Throttled { retry_after_secs: wait.as_secs() + u64::from(wait.subsec_nanos() > 0) })
+                Err(TooManyFailures { retry_after_secs: wait.as_secs() + u64::from(wait.subsec_nanos() > 0) })
             }
             Some(_) | None => {
                 self.0.push_back(now);

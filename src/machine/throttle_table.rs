@@ -13,7 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::throttle::{Throttle, Throttled};
+use super::throttle::{Throttle, TooManyFailures};
 
 /// Maximum number of attempts in the window for all names and clients that share an entry because the table is full.
 const SHARED_LIMIT: usize = 50;
@@ -55,8 +55,8 @@ impl ThrottleTable {
     /// Starts an attempt of `key` at `now`, if fewer than `limit` have failed in the window or are in progress.
     ///
     /// # Errors
-    /// [`Throttled`] if that many have failed or are in progress.
-    pub fn attempt(&mut self, key: ThrottleKey, limit: usize, now: Duration) -> Result<(), Throttled> {
+    /// [`TooManyFailures`] if that many have failed or are in progress.
+    pub fn attempt(&mut self, key: ThrottleKey, limit: usize, now: Duration) -> Result<(), TooManyFailures> {
         self.expire(now);
         let mut entry = match self.take_out(&key) {
             Some(entry) => entry,

@@ -114,7 +114,7 @@ impl FromStr for Status {
 
 /// Whether an attempt of the message is in progress, according to its in-memory lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Wire {
+pub enum AttemptProgress {
     /// No attempt is in progress.
     Idle,
     /// An attempt is in progress; only its outcome may settle the message.
@@ -133,10 +133,10 @@ pub enum Input {
     /// The lifetime or `expires_at` has passed, or the content is gone.
     GaveUp,
     /// The recipient's address was suppressed. An attempt in progress ends with its outcome. If that outcome is a
-    /// deferral, the caller checks the suppressions again and applies this input with [`Wire::Idle`].
-    RecipientSuppressed(Wire),
+    /// deferral, the caller checks the suppressions again and applies this input with [`AttemptProgress::Idle`].
+    RecipientSuppressed(AttemptProgress),
     /// The sender asked to cancel the message.
-    CancelAsked(Wire),
+    CancelAsked(AttemptProgress),
     /// An authenticated DSN reported `failed`.
     ReportedBounced,
     /// An authenticated DSN reported `delayed`.
@@ -220,16 +220,18 @@ impl State {
                 [Effect::Record(EventType::Deferred), Effect::ScheduleAttempt],
             ),
             Input::GaveUp => self.end(Status::Failed, EventType::Failed),
-            Input::RecipientSuppressed(Wire::Idle) => self.end(Status::Suppressed, EventType::Suppressed),
-            Input::CancelAsked(Wire::Idle) if self.status.is_waiting() => {
+            Input::RecipientSuppressed(AttemptProgress::Idle) => self.end(Status::Suppressed, EventType::Suppressed),
+            Input::CancelAsked(AttemptProgress::Idle) if self.status.is_waiting() => {
                 self.end(Status::Canceled, EventType::Canceled)
             }
-            Input::CancelAsked(Wire::Idle | Wire::Busy) => Next::new(self, [Effect::RefuseCancel]),
+            Input::CancelAsked(AttemptProgress::Idle | AttemptProgress::Busy) => {
+                Next::new(self, [Effect::RefuseCancel])
+            }
             Input::ReportedDelayed => self.note(Fact::Delayed, &[Effect::Record(EventType::Deferred)]),
             Input::Unsubscribed => {
                 self.note(Fact::Unsubscribed, &[Effect::Record(EventType::Unsubscribed), Effect::SuppressRecipient])
             }
-            Input::AttemptDeferred | Input::RecipientSuppressed(Wire::Busy) => Next::unchanged(self),
+            Input::AttemptDeferred | Input::RecipientSuppressed(AttemptProgress::Busy) => Next::unchanged(self),
         }
     }
 
@@ -275,10 +277,10 @@ impl Input {
         Self::AttemptDeferred,
         Self::AttemptBounced,
         Self::GaveUp,
-        Self::RecipientSuppressed(Wire::Idle),
-        Self::RecipientSuppressed(Wire::Busy),
-        Self::CancelAsked(Wire::Idle),
-        Self::CancelAsked(Wire::Busy),
+        Self::RecipientSuppressed(AttemptProgress::Idle),
+        Self::RecipientSuppressed(AttemptProgress::Busy),
+        Self::CancelAsked(AttemptProgress::Idle),
+        Self::CancelAsked(AttemptProgress::Busy),
         Self::ReportedBounced,
         Self::ReportedDelayed,
         Self::ReportedComplaint,
@@ -358,7 +360,7 @@ mod tests {
         #[test]
         fn a_repeated_report_changes_nothing(inputs in inputs(), report in proptest::sample::select(vec![
             Input::Delivered, Input::AttemptBounced, Input::ReportedBounced, Input::ReportedDelayed, Input::ReportedComplaint,
-            Input::Unsubscribed, Input::GaveUp, Input::RecipientSuppressed(Wire::Idle),
+            Input::Unsubscribed, Input::GaveUp, Input::RecipientSuppressed(AttemptProgress::Idle),
         ])) {
             let once = walk(&inputs).0.step(report).state;
             prop_assert_eq!(once.step(report), Next::unchanged(once));

@@ -5,7 +5,7 @@
 
 use lettre::message::{MultiPart, MultiPartBuilder};
 
-use super::field::{self, Meaning};
+use super::field::{self, EncodedWordMeaning};
 use super::order;
 use super::part::{self, Node};
 use super::raw;
@@ -34,7 +34,7 @@ pub struct ComposeFacts<'a> {
 
 /// A complete message, ready to be signed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Composed {
+pub struct ComposedMessage {
     /// Header section, empty line and body, with only CRLF line ends, including the last line.
     pub bytes: Vec<u8>,
     /// The decoded subject; `None` if there is no Subject field.
@@ -61,14 +61,18 @@ pub fn message_id_header(id: MessageId, from: &Address) -> String {
 /// # Errors
 /// Violations that only the complete message shows: those of `raw`, or a size over 20 MiB, reported under the largest
 /// field.
-pub fn compose(submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
+pub fn compose(submission: &Submission, facts: &ComposeFacts<'_>) -> Result<ComposedMessage, Violations> {
     match &submission.content {
         Content::Raw(message) => raw::rewrite(message, submission, facts),
         Content::Composed(parts) => compose_parts(parts, submission, facts),
     }
 }
 
-fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
+fn compose_parts(
+    parts: &Parts,
+    submission: &Submission,
+    facts: &ComposeFacts<'_>,
+) -> Result<ComposedMessage, Violations> {
     let tree = tree(parts, facts.message_id);
     let body = tree.formatted();
     let mut bytes = Vec::with_capacity(body.len() + 2048);
@@ -81,7 +85,7 @@ fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_
     let eight_bit = smtputf8;
     let required = parts.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(TLS_REQUIRED));
     let waives_tls = waives_tls(required.map(|(_, value)| value.to_owned()));
-    Ok(Composed { bytes, subject: parts.subject.clone(), eight_bit, smtputf8, received_count: 0, waives_tls })
+    Ok(ComposedMessage { bytes, subject: parts.subject.clone(), eight_bit, smtputf8, received_count: 0, waives_tls })
 }
 
 /// Returns whether the [`TLS_REQUIRED`] fields of a message waive TLS: the only valid value is `No`, and two fields are
@@ -96,7 +100,7 @@ fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts
     field::mailbox(out, "From", submission.from_name.as_deref(), &submission.from.to_wire());
     field::mailbox(out, "To", submission.to_name.as_deref(), &submission.to.to_wire());
     if let Some(subject) = &parts.subject {
-        field::unstructured(out, "Subject", subject, Meaning::Literal);
+        field::unstructured(out, "Subject", subject, EncodedWordMeaning::Literal);
     }
     field::plain(out, "Date", &facts.at.to_rfc5322());
     field::plain(out, "Message-ID", &message_id_header(facts.message_id, &submission.from));

@@ -56,10 +56,10 @@ const FOLD_BYTES: usize = 70;
 pub struct SigningKey {
     domain: DomainName,
     selector: String,
-    pair: Pair,
+    pair: DkimKeyPair,
 }
 
-enum Pair {
+enum DkimKeyPair {
     Rsa(Box<RsaKeyPair>),
     Ed25519(Box<Ed25519KeyPair>),
 }
@@ -89,8 +89,10 @@ impl SigningKey {
         pkcs8: &[u8],
     ) -> Result<Self, UnreadableKey> {
         let pair = match algorithm {
-            DkimAlgorithm::RsaSha256 => RsaKeyPair::from_pkcs8(pkcs8).map(|pair| Pair::Rsa(Box::new(pair))),
-            DkimAlgorithm::Ed25519Sha256 => Ed25519KeyPair::from_pkcs8(pkcs8).map(|pair| Pair::Ed25519(Box::new(pair))),
+            DkimAlgorithm::RsaSha256 => RsaKeyPair::from_pkcs8(pkcs8).map(|pair| DkimKeyPair::Rsa(Box::new(pair))),
+            DkimAlgorithm::Ed25519Sha256 => {
+                Ed25519KeyPair::from_pkcs8(pkcs8).map(|pair| DkimKeyPair::Ed25519(Box::new(pair)))
+            }
         };
         let pair = pair.map_err(|_| UnreadableKey { algorithm })?;
         Ok(Self { domain, selector: selector.into(), pair })
@@ -99,20 +101,20 @@ impl SigningKey {
     /// Returns the algorithm of the key.
     pub const fn algorithm(&self) -> DkimAlgorithm {
         match self.pair {
-            Pair::Rsa(_) => DkimAlgorithm::RsaSha256,
-            Pair::Ed25519(_) => DkimAlgorithm::Ed25519Sha256,
+            DkimKeyPair::Rsa(_) => DkimAlgorithm::RsaSha256,
+            DkimKeyPair::Ed25519(_) => DkimAlgorithm::Ed25519Sha256,
         }
     }
 
     fn sign(&self, data: &[u8]) -> Result<Vec<u8>, SigningFailed> {
         match &self.pair {
-            Pair::Rsa(pair) => {
+            DkimKeyPair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
                 pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), data, &mut signature).map_err(|_| SigningFailed)?;
                 Ok(signature)
             }
             // RFC 8463 3: Ed25519 signs the SHA-256 of the data, not the data.
-            Pair::Ed25519(pair) => {
+            DkimKeyPair::Ed25519(pair) => {
                 let signature = pair.try_sign(digest(&SHA256, data).as_ref()).map_err(|_| SigningFailed)?;
                 Ok(signature.as_ref().to_vec())
             }

@@ -13,7 +13,7 @@ const WORD_BYTES_MAX: usize = 900;
 
 /// Meaning of `=?` in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum EncodedWordMeaning {
     /// Literal: the recipient sees the text unchanged.
     Literal,
     /// The caller may have used any form, such as an encoded word.
@@ -29,8 +29,8 @@ pub(super) fn plain(out: &mut Vec<u8>, name: &str, value: &str) {
 }
 
 /// Appends an unstructured field (RFC 5322 3.6.5), folded at spaces, or as encoded words if it is not plain.
-pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str, meaning: Meaning) {
-    let value = if meaning == Meaning::Callers { value.trim_matches(' ') } else { value };
+pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str, meaning: EncodedWordMeaning) {
+    let value = if meaning == EncodedWordMeaning::Callers { value.trim_matches(' ') } else { value };
     out.extend_from_slice(name.as_bytes());
     out.push(b':');
     if is_plain(value, meaning) {
@@ -57,7 +57,7 @@ pub(super) fn mailbox(out: &mut Vec<u8>, name: &str, display: Option<&str>, addr
 pub(super) fn custom(out: &mut Vec<u8>, name: &str, value: &str) {
     let structured = name.eq_ignore_ascii_case("Reply-To") && !value.is_ascii();
     let Some(list) = structured.then(|| mailbox::list(value)).flatten() else {
-        return unstructured(out, name, value, Meaning::Callers);
+        return unstructured(out, name, value, EncodedWordMeaning::Callers);
     };
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -99,10 +99,10 @@ fn name_and_address(out: &mut Vec<u8>, display: Option<&str>, address: &str) {
     out.push(b'>');
 }
 
-fn is_plain(value: &str, meaning: Meaning) -> bool {
+fn is_plain(value: &str, meaning: EncodedWordMeaning) -> bool {
     let printable = value.bytes().all(|c| c == b' ' || c.is_ascii_graphic());
     let framed = value.starts_with(' ') || value.ends_with(' ');
-    let misread = meaning == Meaning::Literal && value.contains("=?");
+    let misread = meaning == EncodedWordMeaning::Literal && value.contains("=?");
     printable && !framed && !misread && words(value).all(|word| word.len() <= WORD_BYTES_MAX)
 }
 
@@ -148,7 +148,7 @@ mod tests {
         for (name, value) in [("X-Campaign", "spring ü"), ("Subject", "𝒳𝒴 ".repeat(40).as_str()), ("X-Long", &long)]
         {
             let mut out = Vec::new();
-            unstructured(&mut out, name, value, Meaning::Callers);
+            unstructured(&mut out, name, value, EncodedWordMeaning::Callers);
             let text = String::from_utf8(out).unwrap();
             assert!(text.starts_with(&format!("{name}: =?UTF-8?")), "{text}");
             assert!(text.lines().all(|line| line.len() <= FOLD_BYTES), "{text}");

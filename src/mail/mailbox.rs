@@ -16,7 +16,7 @@ pub(super) struct Mailbox {
 
 /// Position of the parser relative to the angle brackets of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Angle {
+enum BracketState {
     Before,
     Inside,
     After,
@@ -26,21 +26,21 @@ enum Angle {
 struct Draft {
     outside: String,
     inside: String,
-    angle: Angle,
+    angle: BracketState,
     special: bool,
 }
 
 impl Draft {
     const fn new() -> Self {
-        Self { outside: String::new(), inside: String::new(), angle: Angle::Before, special: false }
+        Self { outside: String::new(), inside: String::new(), angle: BracketState::Before, special: false }
     }
 
     fn push(&mut self, character: char) -> Option<()> {
         match self.angle {
-            Angle::Before => self.outside.push(character),
-            Angle::Inside => self.inside.push(character),
-            Angle::After if character.is_whitespace() => {}
-            Angle::After => return None,
+            BracketState::Before => self.outside.push(character),
+            BracketState::Inside => self.inside.push(character),
+            BracketState::After if character.is_whitespace() => {}
+            BracketState::After => return None,
         }
         Some(())
     }
@@ -48,10 +48,10 @@ impl Draft {
     fn finish(self) -> Option<Mailbox> {
         let outside = self.outside.trim();
         match self.angle {
-            Angle::Before => Some(Mailbox { display: None, address: outside.parse().ok()? }),
-            Angle::Inside => None,
-            Angle::After if self.special => None,
-            Angle::After => {
+            BracketState::Before => Some(Mailbox { display: None, address: outside.parse().ok()? }),
+            BracketState::Inside => None,
+            BracketState::After if self.special => None,
+            BracketState::After => {
                 let display = (!outside.is_empty()).then(|| unquoted(outside));
                 Some(Mailbox { display, address: self.inside.trim().parse().ok()? })
             }
@@ -68,12 +68,14 @@ pub(super) fn list(value: &str) -> Option<Vec<Mailbox>> {
         match character {
             '(' => skip_comment(&mut characters)?,
             '"' => copy_quoted(&mut draft, &mut characters)?,
-            '<' if draft.angle == Angle::Before => draft.angle = Angle::Inside,
-            '>' if draft.angle == Angle::Inside => draft.angle = Angle::After,
+            '<' if draft.angle == BracketState::Before => draft.angle = BracketState::Inside,
+            '>' if draft.angle == BracketState::Inside => draft.angle = BracketState::After,
             '<' | '>' => return None,
-            ',' if draft.angle != Angle::Inside => list.push(std::mem::replace(&mut draft, Draft::new()).finish()?),
+            ',' if draft.angle != BracketState::Inside => {
+                list.push(std::mem::replace(&mut draft, Draft::new()).finish()?)
+            }
             _ => {
-                draft.special |= draft.angle == Angle::Before && matches!(character, '@' | ':' | ';');
+                draft.special |= draft.angle == BracketState::Before && matches!(character, '@' | ':' | ';');
                 draft.push(character)?;
             }
         }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::field::{self, Meaning};
+use super::field::{self, EncodedWordMeaning};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 
@@ -37,13 +37,13 @@ impl Notice<'_> {
         let mut out = Vec::new();
         field::mailbox(&mut out, "From", Some("Postrider"), &self.from.to_wire());
         field::mailbox(&mut out, "To", None, &self.to.to_wire());
-        field::unstructured(&mut out, "Subject", self.subject, Meaning::Literal);
+        field::unstructured(&mut out, "Subject", self.subject, EncodedWordMeaning::Literal);
         field::plain(&mut out, "Date", &self.at.to_rfc5322());
         field::plain(&mut out, "Message-ID", &format!("<{}>", self.message_id));
         // RFC 3834 5: vacation programs do not answer it.
         field::plain(&mut out, "Auto-Submitted", "auto-generated");
         if !self.alerts.is_empty() {
-            field::unstructured(&mut out, "X-Postrider-Alert", &self.alerts.join(", "), Meaning::Callers);
+            field::unstructured(&mut out, "X-Postrider-Alert", &self.alerts.join(", "), EncodedWordMeaning::Callers);
         }
         field::plain(&mut out, "MIME-Version", "1.0");
         field::plain(&mut out, "Content-Type", "text/plain; charset=utf-8");

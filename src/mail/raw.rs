@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use mail_parser::MessageParser;
 use memchr::{memchr, memchr_iter};
 
-use super::compose::{ComposeFacts, Composed, TLS_REQUIRED, message_id_header, waives_tls, write_unsubscribe};
+use super::compose::{ComposeFacts, ComposedMessage, TLS_REQUIRED, message_id_header, waives_tls, write_unsubscribe};
 use super::field;
 use super::mailbox;
 use super::section::{self, Field, line_length};
@@ -36,7 +36,11 @@ pub(super) type Faults = BTreeSet<&'static str>;
 ///
 /// # Errors
 /// All violations of the message under `raw`; a From domain that differs from that of `from` under `from`.
-pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
+pub fn rewrite(
+    message: &[u8],
+    submission: &Submission,
+    facts: &ComposeFacts<'_>,
+) -> Result<ComposedMessage, Violations> {
     let (message, mut faults, mut violations) = examine(message, Some(&submission.from));
     if violations.by_field().contains_key("raw") {
         return Err(violations);
@@ -51,7 +55,7 @@ pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>
     }
     let local_parts = submission.from.needs_smtputf8() || submission.to.needs_smtputf8();
     violations.or(|| {
-        Some(Composed {
+        Some(ComposedMessage {
             subject: decoded_subject(&fields),
             eight_bit: !bytes.is_ascii(),
             smtputf8: local_parts || !bytes[..bytes.len() - body.len()].is_ascii(),

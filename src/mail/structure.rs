@@ -9,7 +9,7 @@ use crate::domain::limits::{MIME_DEPTH_COUNT, MIME_PARAMETERS_COUNT, MIME_PARTS_
 type Level = Option<Vec<u8>>;
 
 /// Kind of content that a part's Content-Type opens.
-enum Opens {
+enum PartContent {
     Nothing,
     Multipart(Vec<u8>),
     Message,
@@ -90,12 +90,12 @@ fn tail<'l>(text: &'l [u8], level: &Level) -> Option<&'l [u8]> {
 
 fn descend(content_type: &[u8], open: &mut Vec<Level>) -> Place {
     match opens(content_type) {
-        Opens::Nothing => Place::Body,
-        Opens::Multipart(boundary) => {
+        PartContent::Nothing => Place::Body,
+        PartContent::Multipart(boundary) => {
             open.push(Some(boundary));
             Place::Body
         }
-        Opens::Message => {
+        PartContent::Message => {
             open.push(None);
             Place::header()
         }
@@ -130,15 +130,15 @@ fn read_line(line: &[u8], mut content_type: Vec<u8>, continues: bool, parameters
     Place::Header { content_type, continues, parameters }
 }
 
-fn opens(content_type: &[u8]) -> Opens {
+fn opens(content_type: &[u8]) -> PartContent {
     let value = content_type.trim_ascii();
     let is = |kind: &[u8]| value.get(..kind.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(kind));
     if is(b"message/rfc822") || is(b"message/global") {
-        return Opens::Message;
+        return PartContent::Message;
     }
     match is(b"multipart/").then(|| parameter(value, "boundary")).flatten() {
-        Some(boundary) if !boundary.is_empty() => Opens::Multipart(boundary),
-        Some(_) | None => Opens::Nothing,
+        Some(boundary) if !boundary.is_empty() => PartContent::Multipart(boundary),
+        Some(_) | None => PartContent::Nothing,
     }
 }
 

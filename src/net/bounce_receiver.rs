@@ -16,7 +16,7 @@ use super::smtp_listener::{
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 use crate::engine::ports::BoxFuture;
-use crate::engine::receive::{Mailbox, NotOurs, ReceiveError, Receiver};
+use crate::engine::receive::{Mailbox, MailboxRefusal, ReceiveError, Receiver};
 use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{Answer, Path, ReceivedMessage, RecipientQuestion, ServerConfig, ServerKind};
 use crate::store::error::StoreError;
@@ -87,9 +87,9 @@ impl Handler {
     fn mailbox(&self, path: &Path) -> Result<Mailbox, Answer> {
         match self.receiver.mailbox(path.local(), path.domain()) {
             Ok(Ok(mailbox)) => Ok(mailbox),
-            Ok(Err(NotOurs::Host)) => Err(Answer::new(550, "5.7.1", "Relaying denied")),
-            Ok(Err(NotOurs::Mailbox)) => Err(Answer::new(550, "5.1.1", "No such mailbox here")),
-            Ok(Err(NotOurs::Expired)) => {
+            Ok(Err(MailboxRefusal::Host)) => Err(Answer::new(550, "5.7.1", "Relaying denied")),
+            Ok(Err(MailboxRefusal::Mailbox)) => Err(Answer::new(550, "5.1.1", "No such mailbox here")),
+            Ok(Err(MailboxRefusal::Expired)) => {
                 Err(Answer::new(550, "5.1.1", "This return path has expired: its message is too old"))
             }
             Err(error) => Err(failed(&error)),

@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::probe::certificate::Certificate;
 use super::tls::{self, TlsFault};
-use super::tls_settings::Presented;
+use super::tls_settings::PresentedCertificate;
 use crate::base::time::Timestamp;
 
 /// Interval between checks of the files.
@@ -56,15 +56,15 @@ impl CertificateFiles {
     ///
     /// # Errors
     /// The files can't be used.
-    pub fn open(certificate: &Path, key: &Path) -> Result<(Self, Presented), TlsFault> {
+    pub fn open(certificate: &Path, key: &Path) -> Result<(Self, PresentedCertificate), TlsFault> {
         let seen = [certificate, key].map(print);
         let config = tls::server_config(certificate, key)?;
-        let presented = Presented::new(config, until(certificate));
+        let presented = PresentedCertificate::new(config, until(certificate));
         Ok((Self { certificate: certificate.to_owned(), key: key.to_owned(), seen, unlogged: None }, presented))
     }
 
     /// Presents a changed certificate, and checks at once when `at_once` is notified. Never returns.
-    pub async fn run(mut self, presented: Arc<Presented>, at_once: Arc<Notify>) {
+    pub async fn run(mut self, presented: Arc<PresentedCertificate>, at_once: Arc<Notify>) {
         let mut turns = interval(LOOK);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -79,7 +79,7 @@ impl CertificateFiles {
         }
     }
 
-    fn turn(&mut self, presented: &Presented) {
+    fn turn(&mut self, presented: &PresentedCertificate) {
         match self.look() {
             // The files are unchanged since the last check, so they were not read in the middle of a renewal.
             FileCheck::Same => {
@@ -137,7 +137,7 @@ mod tests {
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
-    fn opened(dir: &TempDir) -> (CertificateFiles, Presented) {
+    fn opened(dir: &TempDir) -> (CertificateFiles, PresentedCertificate) {
         let (chain, key) = made();
         write(dir, "crt", &chain);
         write(dir, "key", &key);

@@ -161,7 +161,7 @@ mod tests {
     use super::super::connection_activity::Protocol;
     use super::*;
 
-    fn busy(place: &ConnectionPlace) -> super::super::connection_activity::Busy {
+    fn busy(place: &ConnectionPlace) -> super::super::connection_activity::BusyGuard {
         let activity = Arc::new(Activity::new(Instant::now(), Protocol::Http1));
         place.set_activity(&activity);
         activity.begin()

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use super::acme::challenges;
-use super::connection_activity::{Activity, Awaited, Busy, Lingering, PendingPart, Protocol, Verdict};
+use super::connection_activity::{Activity, BodyWait, BusyGuard, Lingering, PendingPart, Protocol, Verdict};
 use super::connection_limit::ConnectionPlace;
 use super::http_body::Body;
 use super::http_client::Client;
@@ -67,7 +67,7 @@ impl Connection {
 
     /// Marks a request that waits for its body. Meanwhile its connection may be closed for another one; connections of
     /// authenticated clients (`is_known`) are the last to be closed.
-    pub fn await_body(&self, is_known: bool) -> Awaited {
+    pub fn await_body(&self, is_known: bool) -> BodyWait {
         self.activity.await_body(is_known)
     }
 
@@ -274,7 +274,7 @@ struct TrackedBody {
     body: Body,
     /// Set while the client has to read.
     offer: Option<PendingPart>,
-    busy: Busy,
+    busy: BusyGuard,
 }
 
 impl hyper::body::Body for TrackedBody {

@@ -12,7 +12,7 @@ use tokio_rustls::client::TlsStream;
 use super::plain_error::plain_error;
 use crate::domain::event::TlsFacts;
 use crate::engine::ports::{Body, BoxFuture, Session};
-use crate::smtp::client::{Client, Want};
+use crate::smtp::client::{Client, ClientAction};
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::transcript::Transcript;
@@ -50,9 +50,9 @@ impl Driver {
     pub(super) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) {
         loop {
             match self.client.want() {
-                Want::Write => self.write(stream).await,
-                Want::Read => self.read(stream).await,
-                Want::Handshake | Want::Body | Want::Ready | Want::Finished => return,
+                ClientAction::Write => self.write(stream).await,
+                ClientAction::Read => self.read(stream).await,
+                ClientAction::Handshake | ClientAction::Body | ClientAction::Ready | ClientAction::Finished => return,
             }
         }
     }
@@ -86,14 +86,14 @@ impl Driver {
 
 /// The connection under a session.
 #[derive(Debug)]
-pub(super) enum Wire {
+pub(super) enum ClientStream {
     /// Clear text.
     Clear(TcpStream),
     /// Secured by STARTTLS.
     Secured(Box<TlsStream<TcpStream>>),
 }
 
-impl Wire {
+impl ClientStream {
     fn socket(&self) -> &TcpStream {
         match self {
             Self::Clear(socket) => socket,
@@ -113,14 +113,14 @@ impl Wire {
 #[derive(Debug)]
 pub(super) struct SmtpSession {
     pub(super) driver: Driver,
-    pub(super) wire: Wire,
+    pub(super) wire: ClientStream,
 }
 
 impl SmtpSession {
     async fn drive(&mut self) {
         match &mut self.wire {
-            Wire::Clear(socket) => self.driver.drive(socket).await,
-            Wire::Secured(stream) => self.driver.drive(&mut **stream).await,
+            ClientStream::Clear(socket) => self.driver.drive(socket).await,
+            ClientStream::Secured(stream) => self.driver.drive(&mut **stream).await,
         }
     }
 
@@ -133,7 +133,7 @@ impl SmtpSession {
         let now = self.driver.now();
         self.driver.client.begin(envelope, body.size(), now);
         self.drive().await;
-        if self.driver.client.want() == Want::Body {
+        if self.driver.client.want() == ClientAction::Body {
             match body.read().await {
                 Some(message) => self.driver.client.give_body(message, self.driver.now()),
                 None => self.driver.client.body_missing(),
@@ -151,13 +151,13 @@ impl SmtpSession {
 
     /// Writes the message block by block, and asks `body` before the final dot.
     async fn hand_over(&mut self, body: &mut dyn Body) {
-        while self.driver.client.want() == Want::Write {
+        while self.driver.client.want() == ClientAction::Write {
             if self.driver.client.is_at_dot() && !body.may_end().await {
                 return self.driver.client.body_missing();
             }
             match &mut self.wire {
-                Wire::Clear(socket) => self.driver.write(socket).await,
-                Wire::Secured(stream) => self.driver.write(&mut **stream).await,
+                ClientStream::Clear(socket) => self.driver.write(socket).await,
+                ClientStream::Secured(stream) => self.driver.write(&mut **stream).await,
             }
         }
         self.drive().await;
@@ -168,7 +168,7 @@ impl SmtpSession {
         self.driver.client.quit(now);
         self.drive().await;
         // The close_notify of TLS. No answer is expected.
-        if let Wire::Secured(stream) = &mut self.wire {
+        if let ClientStream::Secured(stream) = &mut self.wire {
             let _ = timeout_at(self.driver.due(), stream.shutdown()).await;
         }
     }

@@ -45,18 +45,19 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<ServerConfig, Tls
 
 /// Returns a listener's configuration that presents `pair`, and answers the tls-alpn-01 handshakes of `challenges`.
 pub fn presenting(pair: Arc<CertifiedKey>, challenges: &Arc<Challenges>) -> ServerConfig {
-    let mut config = builder().with_cert_resolver(Arc::new(Presenting { pair, challenges: Arc::clone(challenges) }));
+    let mut config =
+        builder().with_cert_resolver(Arc::new(CertificateResolver { pair, challenges: Arc::clone(challenges) }));
     config.alpn_protocols = [&HTTP[..], &[challenges::ALPN]].concat().into_iter().map(<[u8]>::to_vec).collect();
     config
 }
 
 #[derive(Debug)]
-struct Presenting {
+struct CertificateResolver {
     pair: Arc<CertifiedKey>,
     challenges: Arc<Challenges>,
 }
 
-impl ResolvesServerCert for Presenting {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         match challenges::is_asked_in(&hello) {
             true => self.challenges.certificate(&hello),

@@ -31,7 +31,7 @@ impl TlsSettings {
 }
 
 /// One certificate, as presented to browsers and to mail servers.
-pub struct Presented {
+pub struct PresentedCertificate {
     /// Settings for HTTP.
     pub http: Arc<TlsSettings>,
     /// Settings for STARTTLS.
@@ -60,7 +60,7 @@ impl CertificateMeters {
     }
 }
 
-impl Presented {
+impl PresentedCertificate {
     /// Starts with the certificate of `config`, valid until `until`.
     pub fn new(config: ServerConfig, until: Option<Timestamp>) -> Self {
         let (http, mail) = (TlsSettings::new(config.clone()), TlsSettings::new(tls::for_mail(&config)));

@@ -123,7 +123,7 @@ pub(super) struct Count {
     /// Meaning of the number, for screen readers.
     pub(super) words: &'static str,
     /// Whether the number reports a problem.
-    pub(super) is_trouble: bool,
+    pub(super) is_problem: bool,
 }
 
 /// A group of the rail.
@@ -303,7 +303,7 @@ fn line(place: &Place, here: &str, count: Option<Count>) -> RailLine {
 fn count(visit: &Visit<'_>, path: &str) -> Result<Option<Count>, StoreError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let page = PageRequest { before: None, limit: COUNTED_MAX };
-    let (number, words, is_trouble) = match path {
+    let (number, words, is_problem) = match path {
         "/queue" => (engine.waiting_count(account, COUNTED_MAX)?, "waiting", false),
         "/alerts" => (engine.open_alerts(visit.alerts())?.count, "open", true),
         "/domains" => {
@@ -318,7 +318,7 @@ fn count(visit: &Visit<'_>, path: &str) -> Result<Option<Count>, StoreError> {
         _ => return Ok(None),
     };
     let text = if number >= COUNTED_MAX { format!("{}+", COUNTED_MAX - 1) } else { number.to_string() };
-    Ok((number > 0).then_some(Count { number: text, words, is_trouble }))
+    Ok((number > 0).then_some(Count { number: text, words, is_problem }))
 }
 
 /// Returns the path if the rail has a page there.

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use super::components::FormErrors;
 use super::sent_once::NotSent;
 use crate::domain::user::Role;
-use crate::engine::background_thread::NotDone;
+use crate::engine::background_thread::JobFailure;
 use crate::http::error::ApiError;
 use crate::store::error::StoreError;
 
@@ -46,8 +46,8 @@ impl From<StoreError> for PageError {
     }
 }
 
-impl From<NotDone> for PageError {
-    fn from(not_done: NotDone) -> Self {
+impl From<JobFailure> for PageError {
+    fn from(not_done: JobFailure) -> Self {
         Self::Api(not_done.into())
     }
 }

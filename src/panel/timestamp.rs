@@ -55,9 +55,9 @@ impl Moment {
 
     /// Returns date and time to the minute as a `time` element, for lists whose rows are not grouped by day. The year
     /// is shown if it is not that of `now`.
-    pub(super) fn short(self, now: Timestamp) -> Short {
+    pub(super) fn short(self, now: Timestamp) -> ShortTime {
         let year = |at| zoned(at, &self.zone).year();
-        Short { has_year: year(self.at) != year(now), moment: self }
+        ShortTime { has_year: year(self.at) != year(now), moment: self }
     }
 
     /// Returns the time of day, to the minute: `16:04`.
@@ -104,12 +104,12 @@ impl fmt::Display for Clock<'_> {
 impl HtmlSafe for Clock<'_> {}
 
 /// A [`Moment`] without its seconds and zone.
-pub(super) struct Short {
+pub(super) struct ShortTime {
     moment: Moment,
     has_year: bool,
 }
 
-impl Short {
+impl ShortTime {
     /// The text: `20 Nov, 16:04`.
     pub(super) fn text(&self) -> String {
         let form = if self.has_year { "%-d %b %Y, %H:%M" } else { "%-d %b, %H:%M" };
@@ -117,7 +117,7 @@ impl Short {
     }
 }
 
-impl fmt::Display for Short {
+impl fmt::Display for ShortTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, at) = (self.text(), self.moment.at);
         let (date, hour) = text.split_once(", ").unwrap_or((&text, ""));
@@ -125,7 +125,7 @@ impl fmt::Display for Short {
     }
 }
 
-impl HtmlSafe for Short {}
+impl HtmlSafe for ShortTime {}
 
 /// Day headings of a list. The first row of each day gets one.
 pub(super) struct Days {

@@ -38,14 +38,14 @@ pub struct GuideLink {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Advice {
-    when: When,
+    when: AdviceCondition,
     text: String,
 }
 
 /// Condition for an advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum When {
+enum AdviceCondition {
     Always,
     Blocked,
     Deferred,
@@ -54,7 +54,7 @@ enum When {
 
 /// A sender's results at a provider, which select the advice.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Experience {
+pub struct ProviderResults {
     /// Whether the provider refused the sender.
     pub is_blocked: bool,
     /// Whether the provider deferred messages.
@@ -63,13 +63,13 @@ pub struct Experience {
     pub has_complaints: bool,
 }
 
-impl Experience {
-    const fn needs(self, when: When) -> bool {
+impl ProviderResults {
+    const fn needs(self, when: AdviceCondition) -> bool {
         match when {
-            When::Always => true,
-            When::Blocked => self.is_blocked,
-            When::Deferred => self.is_deferred,
-            When::Complained => self.has_complaints,
+            AdviceCondition::Always => true,
+            AdviceCondition::Blocked => self.is_blocked,
+            AdviceCondition::Deferred => self.is_deferred,
+            AdviceCondition::Complained => self.has_complaints,
         }
     }
 }
@@ -88,7 +88,7 @@ impl ProviderGuide {
     }
 
     /// Returns the advice for a sender with these results, in the table's order. Empty for a provider without an entry.
-    pub fn advice(&self, provider: &str, experience: Experience) -> Vec<&str> {
+    pub fn advice(&self, provider: &str, experience: ProviderResults) -> Vec<&str> {
         let advice = self.entry(provider).map_or(&[][..], |entry| &entry.advice);
         advice.iter().filter(|advice| experience.needs(advice.when)).map(|advice| advice.text.as_str()).collect()
     }
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn advice_depends_on_the_senders_results() {
         let guide = ProviderGuide::built_in();
-        assert_eq!(guide.advice("google", Experience::default()).len(), 1);
-        let blocked = Experience { is_blocked: true, ..Experience::default() };
+        assert_eq!(guide.advice("google", ProviderResults::default()).len(), 1);
+        let blocked = ProviderResults { is_blocked: true, ..ProviderResults::default() };
         assert!(guide.advice("google", blocked)[1].contains("5.7.26"));
-        let complained = Experience { has_complaints: true, ..Experience::default() };
+        let complained = ProviderResults { has_complaints: true, ..ProviderResults::default() };
         assert_eq!(guide.advice("yahoo", complained).len(), 2);
         assert!(guide.advice("a site of one's own", blocked).is_empty());
         assert_eq!((guide.links("google").len(), guide.links("nobody").len()), (3, 0));

@@ -6,7 +6,7 @@
 
 use super::Store;
 use super::batcher::PendingGuard;
-use super::content::{Append, Place, Placed, SealedBody};
+use super::content::{Append, BodyPlacement, Place, SealedBody};
 use super::error::{OpError, StoreError};
 use super::job::{Answer, Job, Urgency};
 use super::op::Op;
@@ -15,7 +15,7 @@ use super::op::Op;
 pub struct AppendedBodies {
     /// Announces the first body until it is appended.
     announcement: Option<PendingGuard>,
-    placed: Vec<Placed>,
+    placed: Vec<BodyPlacement>,
 }
 
 impl Store {

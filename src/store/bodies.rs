@@ -6,7 +6,7 @@ use super::content::{Place, Unreadable};
 use super::error::StoreError;
 use super::read::Read;
 use super::row::destroyed_content::DestroyedContent;
-use super::row::restored::Restored;
+use super::row::restored::RestoreOrigin;
 use super::schema::meta;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
@@ -38,7 +38,7 @@ impl Store {
         if destroyed(&snapshot)?.has(end, message) {
             return Err(Unreadable::Gone);
         }
-        let restored: Option<Restored> = snapshot.row(meta::RESTORED)?;
+        let restored: Option<RestoreOrigin> = snapshot.row(meta::RESTORED)?;
         let may_lack_key = end <= now || restored.is_some_and(|restored| restored.lacks_content_of(message.0));
         Err(match fault {
             Unreadable::Gone if !may_lack_key => StoreError::Content("its key is missing".to_owned()).into(),

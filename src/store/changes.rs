@@ -12,7 +12,7 @@ use redb::WriteTransaction;
 
 use super::checksum;
 use super::error::StoreError;
-use super::read::{Each, OnDamage, Order, Read};
+use super::read::{OnDamage, Order, Read, RowCallback};
 use super::schema::Table;
 
 /// New value of each changed row by key; `None` for a removed row.
@@ -66,7 +66,7 @@ impl Changes {
         (from, to): (&[u8], &[u8]),
         order: Order,
         on_damage: OnDamage,
-        each: &mut Each<'_>,
+        each: &mut RowCallback<'_>,
     ) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());
@@ -122,7 +122,11 @@ struct MergeCursor<'a>(Peekable<InOrder<'a>>);
 
 impl<'a> MergeCursor<'a> {
     /// Calls `each` with the next changed rows as long as `is_next` accepts their keys. Removed rows are skipped.
-    fn pass(&mut self, each: &mut Each<'_>, is_next: impl Fn(&[u8]) -> bool) -> Result<ControlFlow<()>, StoreError> {
+    fn pass(
+        &mut self,
+        each: &mut RowCallback<'_>,
+        is_next: impl Fn(&[u8]) -> bool,
+    ) -> Result<ControlFlow<()>, StoreError> {
         while let Some((key, value)) = self.0.next_if(|(key, _)| is_next(key)) {
             if let Some(value) = value
                 && each(key, value)?.is_break()

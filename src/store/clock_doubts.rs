@@ -18,7 +18,7 @@ use super::{Store, migrate};
 use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::machine::retention::Bucket;
-use crate::machine::service_clock::{Past, STOPPED_MAX};
+use crate::machine::service_clock::{ClockHistory, STOPPED_MAX};
 
 /// Maximum number of doubts that are read. Each one also sends an event to the operator.
 const DOUBTS_MAX: usize = 1_000_000;
@@ -147,10 +147,10 @@ impl Store {
     ///
     /// # Errors
     /// Database errors; a row that does not decode.
-    pub fn clock_past(&self) -> Result<Past, StoreError> {
+    pub fn clock_past(&self) -> Result<ClockHistory, StoreError> {
         let snapshot = self.snapshot()?;
         let doubts = doubts(&snapshot)?;
-        Ok(Past {
+        Ok(ClockHistory {
             reached: time_reached(&snapshot)?,
             open: doubts.iter().rev().find(|(_, row)| row.end.is_none()).map(|(number, _)| *number),
             next: last_number(&snapshot)?.map_or(1, |number| number + 1),

@@ -10,7 +10,7 @@ use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase}
 use super::check::{self, Failure, Rule};
 use super::content::{InJournal, SealedContent};
 use super::damage::{OpenDatabase, guarded};
-use super::disk::{Disk, FileSystem, Opening};
+use super::disk::{Disk, FileSystem, OpenMode};
 use super::error::StoreError;
 use super::journal::{Damage, Replay};
 use super::limits::CACHE_BYTES;
@@ -107,7 +107,7 @@ impl Inspection {
 
     /// Opens a store on any disk, without checking whether a process has it open.
     pub(super) fn open_on(disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, InspectError> {
-        let overlay = Overlay::over(disk.open(&directory.join(FILE), Opening::Existing)?)?;
+        let overlay = Overlay::over(disk.open(&directory.join(FILE), OpenMode::Existing)?)?;
         let opened = guarded(|| Self::open_over(overlay, disk, directory));
         opened.unwrap_or_else(|fault| Err(InspectError::Unreadable(fault)))
     }

@@ -3,7 +3,7 @@
 use super::content::InlinedBody;
 use super::error::{OpError, StoreError};
 use super::op::Op;
-use super::tables::{Applied, Batch, Moment, Tables};
+use super::tables::{Batch, Moment, OpEffects, Tables};
 use crate::base::id::Ulid;
 
 /// Answer of a finished operation.
@@ -42,7 +42,7 @@ impl Job {
         batch: &mut Batch,
         moment: Moment,
         last_id: Ulid,
-    ) -> Result<Option<Applied>, StoreError> {
+    ) -> Result<Option<OpEffects>, StoreError> {
         let mut tables = Tables::new(batch, moment, last_id);
         match self.operation.apply(&mut tables)? {
             End::Applied => match tables.join(std::mem::take(&mut self.carried)) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::disk::{Disk, FileSystem, Opening};
+use super::disk::{Disk, FileSystem, OpenMode};
 use super::open::OpenError;
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
@@ -70,7 +70,7 @@ pub(super) fn write(disk: &dyn Disk, path: &Path, directory: &Path, key: &Raw) -
     let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
     // Write under another name first: a crash must not leave a partial key.
     let half_made = path.with_extension("key.new");
-    let file = disk.open(&half_made, Opening::Fresh).map_err(io)?;
+    let file = disk.open(&half_made, OpenMode::Fresh).map_err(io)?;
     file.write_all_at(&**key, 0).and_then(|()| file.sync_data()).map_err(io)?;
     disk.rename(&half_made, path).and_then(|()| disk.sync_directory(directory)).map_err(io)
 }

@@ -64,7 +64,7 @@ use redb::ReadableDatabase;
 use account_notifier::AccountNotifier;
 pub use appended::AppendedBodies;
 use batcher::{PendingCount, PendingGuard};
-use content::{Append, Appender, Content, Place, Placed, PlacedJob, SealedBody};
+use content::{Append, Appender, BodyPlacement, Content, Place, PlacedJob, SealedBody};
 use damage::OpenDatabase;
 use disk::Disk;
 use error::{OpError, StoreError};
@@ -307,7 +307,7 @@ impl Store {
     ) {
         let Some(channels) = self.channels() else { return done(Err(OpError::Failed(StoreError::Closed))) };
         let job: PlacedJob = Box::new(move |place| match place {
-            Ok(Placed { place, carried }) => Some(Job::new(op(place), Urgency::Awaited, done).carrying(carried)),
+            Ok(BodyPlacement { place, carried }) => Some(Job::new(op(place), Urgency::Awaited, done).carrying(carried)),
             Err(error) => {
                 done(Err(OpError::Failed(error)));
                 None

@@ -38,7 +38,7 @@ pub enum OnDamage {
 }
 
 /// Callback of a scan for each key and value. The scan continues until the callback breaks or fails.
-pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+pub type RowCallback<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
 /// A source of rows.
 pub trait Read {
@@ -58,7 +58,7 @@ pub trait Read {
         range: (&[u8], &[u8]),
         order: Order,
         on_damage: OnDamage,
-        each: &mut Each<'_>,
+        each: &mut RowCallback<'_>,
     ) -> Result<(), StoreError>;
 
     /// Whether there is a row at `key`, damaged or not.
@@ -76,7 +76,14 @@ pub trait Read {
     ///
     /// # Errors
     /// Database errors, errors of `each`, and a damaged row.
-    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        order: Order,
+        each: &mut RowCallback<'_>,
+    ) -> Result<(), StoreError> {
         self.scan_with(table, (from, to), order, OnDamage::Fail, each)
     }
 
@@ -90,7 +97,7 @@ pub trait Read {
         from: &[u8],
         to: &[u8],
         order: Order,
-        each: &mut Each<'_>,
+        each: &mut RowCallback<'_>,
     ) -> Result<(), StoreError> {
         self.scan_with(table, (from, to), order, OnDamage::Skip, each)
     }

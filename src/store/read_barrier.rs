@@ -7,10 +7,10 @@ use super::error::StoreError;
 
 /// Lock that the writer holds from answering a batch until it is in the database.
 #[derive(Default)]
-pub(super) struct ReadBarrier(RwLock<Last>);
+pub(super) struct ReadBarrier(RwLock<LastBatch>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Last {
+enum LastBatch {
     #[default]
     Visible,
     Failed,
@@ -23,7 +23,7 @@ impl ReadBarrier {
     /// Errors of `make_visible`.
     pub(super) fn block_reads(&self, make_visible: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut last = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        make_visible().inspect_err(|_| *last = Last::Failed)
+        make_visible().inspect_err(|_| *last = LastBatch::Failed)
     }
 
     /// Waits until all answered batches are visible.
@@ -32,8 +32,8 @@ impl ReadBarrier {
     /// A batch could not be made visible: writing it failed or panicked. Only a restart helps.
     pub(super) fn wait(&self) -> Result<(), StoreError> {
         match self.0.read().map(|last| *last) {
-            Ok(Last::Visible) => Ok(()),
-            Ok(Last::Failed) | Err(_) => {
+            Ok(LastBatch::Visible) => Ok(()),
+            Ok(LastBatch::Failed) | Err(_) => {
                 Err(StoreError::Database("could not write the journal's records into the database".to_owned()))
             }
         }

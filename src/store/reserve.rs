@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::disk::{Disk, DiskFile, Opening};
+use super::disk::{Disk, DiskFile, OpenMode};
 use super::limits::Limits;
 
 /// Name of the reserve file in the data directory.
@@ -32,7 +32,7 @@ pub(super) fn make_space(disk: &dyn Disk, directory: &Path, limits: &Limits) {
     if !is_short || !disk.exists(&path) {
         return;
     }
-    if let Err(error) = disk.open(&path, Opening::Kept).and_then(|file| file.set_length(0)) {
+    if let Err(error) = disk.open(&path, OpenMode::Kept).and_then(|file| file.set_length(0)) {
         tracing::warn!(%error, "could not release the reserved disk space before the start; the start may lack space");
     }
 }
@@ -46,7 +46,7 @@ impl Reserve {
         limits: Limits,
         free: impl Fn() -> Option<u64> + Send + 'static,
     ) -> Self {
-        let file = disk.open(&directory.join(FILE), Opening::Kept);
+        let file = disk.open(&directory.join(FILE), OpenMode::Kept);
         let length = file.as_ref().ok().and_then(|file| file.length().ok()).unwrap_or(0);
         if let Err(error) = &file {
             tracing::warn!(%error, "could not reserve disk space; outcomes may be lost if the disk fills up");

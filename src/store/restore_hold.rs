@@ -8,7 +8,7 @@ use super::Store;
 use super::error::{OpError, StoreError};
 use super::op::release_queue::ReleaseQueue;
 use super::read::{Order, Read, after_prefix};
-use super::row::restored::Restored;
+use super::row::restored::RestoreOrigin;
 use super::schema::{Table, meta};
 use super::timer::{Timer, TimerKind};
 
@@ -26,8 +26,8 @@ impl Store {
     ///
     /// # Errors
     /// Database errors.
-    pub fn restore_hold(&self) -> Result<Option<Restored>, StoreError> {
-        let restored = self.snapshot()?.row::<Restored>(meta::RESTORED)?;
+    pub fn restore_hold(&self) -> Result<Option<RestoreOrigin>, StoreError> {
+        let restored = self.snapshot()?.row::<RestoreOrigin>(meta::RESTORED)?;
         Ok(restored.filter(|restored| restored.is_on_hold))
     }
 
@@ -35,7 +35,7 @@ impl Store {
     ///
     /// # Errors
     /// Database errors.
-    pub fn timers_on_hold(&self, restored: &Restored) -> Result<TimersOnHold, StoreError> {
+    pub fn timers_on_hold(&self, restored: &RestoreOrigin) -> Result<TimersOnHold, StoreError> {
         let mut on_hold = TimersOnHold::default();
         self.snapshot()?.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
             if let Some(timer) = Timer::decode(key).filter(|timer| restored.holds(timer)) {
@@ -51,7 +51,7 @@ impl Store {
     ///
     /// # Errors
     /// Database errors.
-    pub async fn release_queue(&self) -> Result<Option<Restored>, StoreError> {
+    pub async fn release_queue(&self) -> Result<Option<RestoreOrigin>, StoreError> {
         let released = self.commit(ReleaseQueue).await.map_err(|stop| match stop {
             OpError::Failed(error) => error,
             OpError::Refused(never) => match never {},
@@ -71,12 +71,12 @@ mod tests {
     use std::time::Duration;
 
     /// Marks all waiting timers as restored.
-    fn put_on_hold(test: &mut TestStore) -> Restored {
+    fn put_on_hold(test: &mut TestStore) -> RestoreOrigin {
         let last = |key: &[u8]| {
             let bytes = test.snapshot().get(Table::Meta, key).unwrap().unwrap();
             crate::base::id::Ulid(bytes.try_into().unwrap())
         };
-        let restored = Restored {
+        let restored = RestoreOrigin {
             backup_at: START,
             has_content: false,
             last_message: last(meta::LAST_MESSAGE_ID),
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    fn release(test: &TestStore) -> Option<Restored> {
+    fn release(test: &TestStore) -> Option<RestoreOrigin> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(test.store().release_queue()).unwrap()
     }

@@ -14,7 +14,7 @@ use super::job::Job;
 use super::limits::Limits;
 use super::master_key::{self, Raw};
 use super::open::database::make_directory;
-use super::open::{OpenError, StartOptions, Surroundings, Workers};
+use super::open::{OpenError, StartOptions, StoreEnvironment, Workers};
 use super::replica::ReplicaDisk;
 use super::writer::RecordedBatch;
 
@@ -185,7 +185,11 @@ impl Machine {
     ///
     /// # Errors
     /// Errors of [`Store::open`].
-    pub(crate) fn open(&self, surroundings: Surroundings, options: StartOptions) -> Result<(Store, Turns), OpenError> {
+    pub(crate) fn open(
+        &self,
+        surroundings: StoreEnvironment,
+        options: StartOptions,
+    ) -> Result<(Store, Turns), OpenError> {
         let disk = Arc::new(self.0.clone());
         let (store, workers) = Store::open_on(disk, Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
         Ok((store, Turns::new(workers)))

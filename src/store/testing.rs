@@ -17,7 +17,7 @@ use super::op::admission::{IdempotencyClaim, Refusal};
 use super::op::domain::CreateDomain;
 use super::op::endpoint::CreateEndpoint;
 use super::op::settle_transfer::{SettleTransfer, TransferEnd};
-use super::open::{OnJournalDamage, OpenError, ReplicaStart, StartOptions, Surroundings};
+use super::open::{OnJournalDamage, OpenError, ReplicaStart, StartOptions, StoreEnvironment};
 use super::read::Read;
 use super::row::Row;
 use super::row::domain::DomainRow;
@@ -28,7 +28,7 @@ use super::snapshot::Snapshot;
 use super::{Store, timer};
 use crate::base::entropy::{self, SeededEntropy};
 use crate::base::id::{AccountId, DomainId, EndpointId, MessageId, Ulid};
-use crate::base::secret::Sealed;
+use crate::base::secret::SealedSecret;
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, QuotaLimits};
 use crate::domain::event::{AttemptFacts, EventType};
@@ -88,10 +88,10 @@ impl TestStore {
     }
 
     /// Returns the inputs of the store. Each opening gets different randomness.
-    pub(super) fn surroundings(&mut self) -> Surroundings {
+    pub(super) fn surroundings(&mut self) -> StoreEnvironment {
         self.seed += 1;
         let now = Arc::clone(&self.now);
-        Surroundings {
+        StoreEnvironment {
             now: Arc::new(move || Timestamp::from_millis(now.load(Ordering::SeqCst)).into()),
             entropy: Arc::new(SeededEntropy::new(self.seed)),
         }
@@ -257,7 +257,7 @@ pub(super) fn endpoint_row(events: Option<&[EventType]>) -> EndpointRow {
         url: "https://hooks.example/".to_owned(),
         events: events.map(<[EventType]>::to_vec),
         description: None,
-        secret: Sealed(Vec::new()),
+        secret: SealedSecret(Vec::new()),
         state: endpoint::State::default(),
         failed: Vec::new(),
         last_success_at: None,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use postrider::mail::report::{
-    DeliveryReport, FeedbackReport, FeedbackType, Report, Returned, UnstructuredBounce, read,
+    DeliveryReport, FeedbackReport, FeedbackType, Report, ReturnedHeader, UnstructuredBounce, read,
 };
 
 use crate::laws;
@@ -125,7 +125,7 @@ fn show_feedback(out: &mut String, report: &FeedbackReport) -> std::fmt::Result 
     show_returned(out, &report.returned)
 }
 
-fn show_returned(out: &mut String, returned: &Returned) -> std::fmt::Result {
+fn show_returned(out: &mut String, returned: &ReturnedHeader) -> std::fmt::Result {
     for (name, value) in returned.fields() {
         writeln!(out, "returned {name}: {value}")?;
     }

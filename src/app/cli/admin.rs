@@ -6,10 +6,10 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::{
-    AccountArgs, AccountCommand, ClockArgs, ClockCommand, DaemonArgs, DomainCommand, KeyCommand, OfAccount, PageArgs,
-    QueueArgs, QueueCommand, SiteArgs,
+    AccountArgs, AccountCommand, AccountScoped, ClockArgs, ClockCommand, DaemonArgs, DomainCommand, KeyCommand,
+    PageArgs, QueueArgs, QueueCommand, SiteArgs,
 };
-use super::session::{One, Session, account_id, body, client, listed, no_such, print};
+use super::session::{NamedObject, Session, account_id, body, client, listed, no_such, print};
 use super::show::Shape;
 use super::{Console, EarlyExit, verify};
 use crate::app::admin_client::Ask;
@@ -73,10 +73,10 @@ fn no_account(id: &str, cli_error: CliError) -> CliError {
 }
 
 /// `postrider key ...`.
-pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
+pub(super) fn key(args: AccountScoped<KeyCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     const KEYS: &str = "/v1/keys";
     let (session, command) = Session::open(args, console)?;
-    let one = |id| One { kind: "key", list: KEYS, id };
+    let one = |id| NamedObject { kind: "key", list: KEYS, id };
     let (reply, shape) = match command {
         KeyCommand::Add { name, stream, scopes, expires_at } => {
             let body = body([
@@ -102,7 +102,11 @@ pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console
 }
 
 /// `postrider domain ...`.
-pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
+pub(super) fn domain(
+    args: AccountScoped<DomainCommand>,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, EarlyExit> {
     const DOMAINS: &str = "/v1/domains";
     let (session, command) = Session::open(args, console)?;
     let found = |domain: &str, purpose: &str| {

@@ -45,25 +45,25 @@ pub(super) enum Command {
     Account(AccountArgs),
     /// API keys.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Key(OfAccount<KeyCommand>),
+    Key(AccountScoped<KeyCommand>),
     /// Sending domains.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Domain(OfAccount<DomainCommand>),
+    Domain(AccountScoped<DomainCommand>),
     /// Webhook endpoints.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Webhook(OfAccount<WebhookCommand>),
+    Webhook(AccountScoped<WebhookCommand>),
     /// Users of the panel.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    User(OfAccount<UserCommand>),
+    User(AccountScoped<UserCommand>),
     /// Suppressed addresses.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Suppression(OfAccount<SuppressionCommand>),
+    Suppression(AccountScoped<SuppressionCommand>),
     /// Accepted messages.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Message(OfAccount<MessageCommand>),
+    Message(AccountScoped<MessageCommand>),
     /// The event log.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Event(OfAccount<EventCommand>),
+    Event(AccountScoped<EventCommand>),
     /// List, pause, resume and retry waiting mail
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Queue(QueueArgs),
@@ -260,7 +260,7 @@ pub(super) struct SiteArgs {
 
 /// A command about the objects of one account.
 #[derive(Debug, Args)]
-pub(super) struct OfAccount<C: Subcommand> {
+pub(super) struct AccountScoped<C: Subcommand> {
     #[command(flatten)]
     pub(super) daemon: DaemonArgs,
     #[command(flatten)]

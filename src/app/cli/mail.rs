@@ -3,22 +3,22 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::args::OfAccount;
+use super::args::AccountScoped;
 use super::listen::listen;
 use super::mail_args::{EndpointCommand, EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
 use super::send::send;
-use super::session::{One, Session, body, listed, print};
+use super::session::{NamedObject, Session, body, listed, print};
 use super::show::Shape;
 use super::{Console, EarlyExit};
 use crate::app::exit::Exit;
 
 /// `postrider webhook ...`.
 pub(super) fn webhook(
-    args: OfAccount<WebhookCommand>,
+    args: AccountScoped<WebhookCommand>,
     json: bool,
     console: &mut Console<'_>,
 ) -> Result<Exit, EarlyExit> {
-    let OfAccount { daemon, account, command } = args;
+    let AccountScoped { daemon, account, command } = args;
     match command {
         WebhookCommand::Endpoint(command) => {
             endpoint(&Session::begin(daemon, account, console)?, command, json, console)
@@ -34,7 +34,7 @@ fn endpoint(
     console: &mut Console<'_>,
 ) -> Result<Exit, EarlyExit> {
     const WEBHOOKS: &str = "/v1/webhooks";
-    let one = |id| One { kind: "webhook", list: WEBHOOKS, id };
+    let one = |id| NamedObject { kind: "webhook", list: WEBHOOKS, id };
     let (reply, shape) = match command {
         EndpointCommand::Add { url, events, description } => {
             let body = body([
@@ -74,13 +74,13 @@ fn endpoint(
 
 /// `postrider suppression ...`.
 pub(super) fn suppression(
-    args: OfAccount<SuppressionCommand>,
+    args: AccountScoped<SuppressionCommand>,
     json: bool,
     console: &mut Console<'_>,
 ) -> Result<Exit, EarlyExit> {
     const SUPPRESSIONS: &str = "/v1/suppressions";
     let (session, command) = Session::open(args, console)?;
-    let one = |id| One { kind: "suppression", list: SUPPRESSIONS, id };
+    let one = |id| NamedObject { kind: "suppression", list: SUPPRESSIONS, id };
     let (reply, shape) = match command {
         SuppressionCommand::Add { email, note } => {
             let body = body([("email", Some(json!(email))), ("note", note.map(Value::from))]);
@@ -103,13 +103,13 @@ pub(super) fn suppression(
 
 /// `postrider message ...`.
 pub(super) fn message(
-    args: OfAccount<MessageCommand>,
+    args: AccountScoped<MessageCommand>,
     json: bool,
     console: &mut Console<'_>,
 ) -> Result<Exit, EarlyExit> {
     const MESSAGES: &str = "/v1/messages";
     let (session, command) = Session::open(args, console)?;
-    let one = |id| One { kind: "message", list: MESSAGES, id };
+    let one = |id| NamedObject { kind: "message", list: MESSAGES, id };
     let (reply, shape) = match command {
         MessageCommand::List(filter) => {
             let metadata: Vec<_> = filter.metadata.into_iter().map(|(name, value)| (name, Some(value))).collect();
@@ -137,7 +137,11 @@ pub(super) fn message(
 }
 
 /// `postrider event ...`.
-pub(super) fn event(args: OfAccount<EventCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
+pub(super) fn event(
+    args: AccountScoped<EventCommand>,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, EarlyExit> {
     let (session, EventCommand::List { message_id, kind, after, before, page }) = Session::open(args, console)?;
     let filters = [("message_id", &message_id), ("type", &kind), ("after", &after), ("before", &before)];
     let path = listed("/v1/events", &page, &filters);

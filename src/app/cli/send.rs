@@ -10,7 +10,7 @@ use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::session::{One, Session, body, print};
+use super::session::{NamedObject, Session, body, print};
 use super::show::Shape;
 use super::{Console, EarlyExit};
 use crate::app::admin_client::Reply;
@@ -65,7 +65,7 @@ pub(super) fn send(
         return print(&accepted, Shape::Accepted, json, console);
     }
     let id = accepted.value["id"].as_str().unwrap_or_default();
-    let settled = settled(session, &One { kind: "message", list: MESSAGES, id })?;
+    let settled = settled(session, &NamedObject { kind: "message", list: MESSAGES, id })?;
     print(&settled, Shape::Message, json, console)?;
     Ok(if settled.value["status"] == "delivered" { Exit::Done } else { Exit::Failed })
 }
@@ -106,7 +106,7 @@ fn unread(what: &str, error: &io::Error) -> CliError {
 }
 
 /// Waits for the message's outcome without a time limit, and returns the message.
-fn settled(session: &Session, one: &One<'_>) -> Result<Reply, EarlyExit> {
+fn settled(session: &Session, one: &NamedObject<'_>) -> Result<Reply, EarlyExit> {
     let (mut pause, longest) = POLL_INTERVALS;
     loop {
         let reply = session.get_one(one, "read the message")?;

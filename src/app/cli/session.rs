@@ -10,7 +10,7 @@ use hyper::Method;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use super::args::{AccountChoice, DaemonArgs, OfAccount, PageArgs};
+use super::args::{AccountChoice, AccountScoped, DaemonArgs, PageArgs};
 use super::show::{self, Shape};
 use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, EarlyExit, found};
 use crate::app::admin_client::{AdminClient, Ask, Reply};
@@ -31,13 +31,16 @@ pub(super) struct Session {
 
 impl Session {
     /// Opens the session of a command, and returns the command.
-    pub(super) fn open<C: clap::Subcommand>(args: OfAccount<C>, console: &Console<'_>) -> Result<(Self, C), EarlyExit> {
+    pub(super) fn open<C: clap::Subcommand>(
+        args: AccountScoped<C>,
+        console: &Console<'_>,
+    ) -> Result<(Self, C), EarlyExit> {
         Ok((Self::begin(args.daemon, args.account, console)?, args.command))
     }
 
     /// Opens the session of a command that needs no account.
     pub(super) fn without_account<C: clap::Subcommand>(
-        args: OfAccount<C>,
+        args: AccountScoped<C>,
         console: &Console<'_>,
     ) -> Result<(Self, C), EarlyExit> {
         let client = client(args.daemon, &console.environment)?;
@@ -72,7 +75,7 @@ impl Session {
     /// Sends a request about one object; `action` follows its path.
     pub(super) fn ask_of(
         &self,
-        one: &One<'_>,
+        one: &NamedObject<'_>,
         method: Method,
         purpose: &str,
         action: &str,
@@ -86,12 +89,12 @@ impl Session {
     }
 
     /// Gets one object.
-    pub(super) fn get_one(&self, one: &One<'_>, purpose: &str) -> Result<Reply, EarlyExit> {
+    pub(super) fn get_one(&self, one: &NamedObject<'_>, purpose: &str) -> Result<Reply, EarlyExit> {
         self.ask_of(one, Method::GET, purpose, "", None)
     }
 
     /// Returns the error that names what does not exist: a named account, or the object.
-    fn missing(&self, one: &One<'_>, cli_error: CliError) -> EarlyExit {
+    fn missing(&self, one: &NamedObject<'_>, cli_error: CliError) -> EarlyExit {
         if let Some(account) = self.account.filter(|_| self.is_named) {
             let id = account.to_string();
             let asked = self.client.ask(Ask::get("find the account", object("/v1/accounts", &id), None));
@@ -110,7 +113,7 @@ impl Session {
 
 /// One object that a command names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct One<'a> {
+pub(super) struct NamedObject<'a> {
     /// Kind of the object, which is also the command that lists such objects.
     pub(super) kind: &'static str,
     /// Path of the list of such objects.

@@ -15,7 +15,7 @@ use crate::app::cli_error::CliError;
 use crate::app::doctor::{self, Check};
 use crate::app::environment::Environment;
 use crate::app::exit::Exit;
-use crate::app::init::{self, InitOptions, Made};
+use crate::app::init::{self, InitOptions, InitResult};
 
 /// `postrider init`.
 pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
@@ -47,7 +47,7 @@ fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-fn setup_text(made: &Made) -> String {
+fn setup_text(made: &InitResult) -> String {
     let of_file = made.config.as_ref().map(|file| file.display().to_string());
     let configured = match (&of_file, made.config_is_new) {
         (Some(file), true) => format!("Wrote the configuration {file}"),

@@ -4,8 +4,8 @@ use clap::Subcommand;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::args::{OfAccount, PageArgs};
-use super::session::{One, Session, body, listed, print};
+use super::args::{AccountScoped, PageArgs};
+use super::session::{NamedObject, Session, body, listed, print};
 use super::show::Shape;
 use super::{Console, EarlyExit};
 use crate::app::exit::Exit;
@@ -65,7 +65,7 @@ pub(super) enum UserCommand {
 }
 
 /// `postrider user ...`.
-pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
+pub(super) fn user(args: AccountScoped<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     const USERS: &str = "/v1/users";
     // A sign-in address is unique in the store, so it also determines the account.
     let is_unique = matches!(&args.command, UserCommand::Show { id } | UserCommand::Set { id, .. } if id.contains('@'));
@@ -73,7 +73,7 @@ pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Conso
         true => Session::without_account(args, console)?,
         false => Session::open(args, console)?,
     };
-    let one = |id| One { kind: "user", list: USERS, id };
+    let one = |id| NamedObject { kind: "user", list: USERS, id };
     let (reply, shape) = match command {
         UserCommand::Add { email, role } => {
             let body = json!({ "email": email, "role": role });

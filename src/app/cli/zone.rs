@@ -10,18 +10,18 @@ const STRING_BYTES: usize = 255;
 
 /// Returns a line for each record, followed by its purpose. A record that the operator must complete is commented out.
 pub(super) fn zone(records: &[Value]) -> String {
-    let lines: Vec<_> = records.iter().map(Line::of).collect();
+    let lines: Vec<_> = records.iter().map(ZoneLine::of).collect();
     let names = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
     let kinds = lines.iter().map(|line| line.kind.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Line { mark, name, kind, value, purpose } in &lines {
+    for ZoneLine { mark, name, kind, value, purpose } in &lines {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{mark}{name:names$} IN {kind:kinds$} {value} ; {purpose}");
     }
     text
 }
 
-struct Line<'a> {
+struct ZoneLine<'a> {
     /// Comment mark for a record with a missing part.
     mark: &'static str,
     name: String,
@@ -30,7 +30,7 @@ struct Line<'a> {
     purpose: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ZoneLine<'a> {
     fn of(record: &'a Value) -> Self {
         let member = |name: &str| record[name].as_str().unwrap_or_default();
         let (name, kind, value) = (member("name"), member("type"), member("value"));

@@ -17,7 +17,7 @@ use super::cli_error::CliError;
 use super::daemon::{Daemon, DevParts};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
-use super::replication::{self, Opened};
+use super::replication::{self, OpenedStore};
 use super::store_open_report::Start;
 use super::{logging, runtime};
 use crate::engine::Engine;
@@ -74,7 +74,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);
     let opened = replication::open(&options.config, directory, lock, clock, Start::Dev, ClaimCause::Start).await?;
-    let Some(Opened { ground, claim, signals }) = opened else { return Ok(Exit::Done) };
+    let Some(OpenedStore { ground, claim, signals }) = opened else { return Ok(Exit::Done) };
     let reporter =
         Reporter::new(Arc::clone(ground.store.timers())).map_err(|error| cannot("report on mail", &error))?;
     let reporter = Arc::new(reporter);

@@ -1,6 +1,6 @@
 //! Checks of alerting: the recipients and the sender of alerts, the last backup, and the block lists.
 
-use super::{Check, Patient, Verdict};
+use super::{Check, DoctorInputs, Verdict};
 use crate::app::admin_client::{AdminClient, Ask};
 use crate::app::config::Config;
 use crate::base::time::Timestamp;
@@ -13,7 +13,7 @@ const ALERTS: &str = "alerts";
 const BACKUP: &str = "backup";
 
 /// Checks that alerts have recipients, and the age of the last backup.
-pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) async fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
     // The client is blocking.
     let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("read the status", "/v1/status", None)));
@@ -61,7 +61,7 @@ fn alerts(config: &Config, signed: Option<bool>, open: Option<u64>) -> Check {
     }
 }
 
-fn backup(patient: &Patient, last: Option<Option<String>>) -> Check {
+fn backup(patient: &DoctorInputs, last: Option<Option<String>>) -> Check {
     let Some(age_max) = patient.config.alerts.backup_age_max else {
         return Check::new(BACKUP, Verdict::Ok, "its age is not checked (alerts.backup_hours is 0)", "");
     };
@@ -86,7 +86,7 @@ fn backup(patient: &Patient, last: Option<Option<String>>) -> Check {
 }
 
 /// Checks whether the addresses that mail is sent from are on a block list.
-pub(super) async fn block_lists(patient: &Patient) -> Vec<Check> {
+pub(super) async fn block_lists(patient: &DoctorInputs) -> Vec<Check> {
     let zones = &patient.config.alerts.blocklists;
     if zones.is_empty() {
         return Vec::new();

@@ -1,11 +1,11 @@
 //! Checks that bounces are received: the host of return paths must lead to this server.
 
-use super::{Check, Patient, Verdict};
+use super::{Check, DoctorInputs, Verdict};
 use crate::net::probe::dns::{ProbeType, ServerError};
 
 const NAME: &str = "bounces";
 
-pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) async fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let config = &patient.config;
     if config.bounces.is_none() {
         let seen = "[bounces] is not configured: bounces and complaints that arrive by email will be missed";

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Check, Patient, Verdict};
+use super::{Check, DoctorInputs, Verdict};
 use crate::app::admin_client::{AdminClient, Ask};
 use crate::base::time::Timestamp;
 use crate::engine::ports::Clock as _;
@@ -16,7 +16,7 @@ const SYNCHRONIZED: &str = "/run/systemd/timesync/synchronized";
 const NAME: &str = "clock";
 const REMEDY: &str = "Run a time service such as systemd-timesyncd or chrony.";
 
-pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) async fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
     // The client is blocking. Another check reports whether the service runs.
     let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("show the clock", "/v1/clock", None)));
@@ -41,7 +41,7 @@ fn of_service(clock: &Value) -> Option<Check> {
     Some(Check::new(NAME, Verdict::Fail, seen, remedy))
 }
 
-async fn of_machine(patient: &Patient) -> Vec<Check> {
+async fn of_machine(patient: &DoctorInputs) -> Vec<Check> {
     let now = SystemClock::new().now();
     if Path::new(SYNCHRONIZED).exists() {
         return vec![Check::new(NAME, Verdict::Ok, format!("{now}, synchronised by systemd-timesyncd"), "")];

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Check, Patient, Verdict};
+use super::{Check, DoctorInputs, Verdict};
 use crate::app::admin_client::{AdminClient, Ask};
 use crate::app::cli_error::CliError;
 use crate::app::exit::Exit;
@@ -14,7 +14,7 @@ const DOMAINS_MAX: usize = 50;
 const AT_ONCE: usize = 10;
 const PURPOSE: &str = "check the domains";
 
-pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) async fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let client = AdminClient::new(&patient.config.data_dir);
     // The client is blocking.
     tokio::task::spawn_blocking(move || asked(&client)).await.unwrap_or_default()
@@ -176,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::app::fake_daemon::Canned;
+    use crate::app::fake_daemon::FakeDaemon;
 
     fn record(purpose: &str, required: bool, status: &str, found: &[&str]) -> Value {
         json!({"purpose": purpose, "type": "TXT", "name": "x.example.com", "value": "v", "required": required,
@@ -207,7 +207,7 @@ mod tests {
         let domains = json!({"data": [{"id": "dom_1", "name": "example.com"}]}).to_string();
         let looked = json!({"records": [record("dkim", true, "missing", &[])]}).to_string();
         let items = json!({"items": [{"id": "spf", "status": "pass", "remedy": null}]}).to_string();
-        let daemon = Canned::answering(&[(200, &account), (200, &domains), (200, &looked), (200, &items)]);
+        let daemon = FakeDaemon::answering(&[(200, &account), (200, &domains), (200, &looked), (200, &items)]);
         let checks = asked(&AdminClient::new(daemon.data_dir()));
         let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
         assert_eq!(verdicts, [Verdict::Ok, Verdict::Fail, Verdict::Ok]);

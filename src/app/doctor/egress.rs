@@ -6,13 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use url::Host;
 
-use super::{CONNECTING, Check, Patient, Verdict};
+use super::{CONNECTING, Check, DoctorInputs, Verdict};
 use crate::app::config::{RelayKind, Smarthost};
 use crate::engine::probe::port25::{Egress, WITNESSES, egress};
 use crate::net::plain_error::plain_error;
 use crate::net::probe::mail::greeting;
 
-pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) async fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let mut checks = Vec::new();
     if patient.direct().next().is_some() {
         checks.push(direct(patient).await);
@@ -26,7 +26,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
 }
 
 /// Checks direct delivery. The first greeting of any server counts, because one may be down.
-async fn direct(patient: &Patient) -> Check {
+async fn direct(patient: &DoctorInputs) -> Check {
     let port = patient.config.delivery.port;
     let name = format!("port {port}");
     let source = patient.direct().flat_map(|relay| relay.source.first().copied()).next();
@@ -47,7 +47,7 @@ async fn direct(patient: &Patient) -> Check {
     }
 }
 
-async fn smarthost_check(patient: &Patient, relay: &str, smarthost: &Smarthost, source: Option<IpAddr>) -> Check {
+async fn smarthost_check(patient: &DoctorInputs, relay: &str, smarthost: &Smarthost, source: Option<IpAddr>) -> Check {
     let name = format!("relay {relay}");
     let addresses = match &smarthost.host {
         Host::Ipv4(v4) => Ok(vec![IpAddr::V4(*v4)]),

@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::{Check, Patient, Verdict, certificate};
+use super::{Check, DoctorInputs, Verdict, certificate};
 use crate::app::config::Config;
 
 /// Free space is a warning below this multiple of the required minimum.
 const ROOM: u64 = 16;
 
-pub(super) fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let config = &patient.config;
     let mut checks = configuration(config);
     checks.push(directory(&config.data_dir));

@@ -90,14 +90,14 @@ impl Check {
 }
 
 /// Inputs of the checks.
-struct Patient {
+struct DoctorInputs {
     config: Config,
     dns: Result<DnsProbe, String>,
     guard: Guard,
     probe: Arc<dyn Probe>,
 }
 
-impl Patient {
+impl DoctorInputs {
     async fn ask(&self, name: &str, asked: ProbeType) -> Result<ServerAnswer, ServerError> {
         match &self.dns {
             Ok(dns) => dns.ask(name, asked).await,
@@ -142,7 +142,7 @@ impl Patient {
 /// # Errors
 /// No check could be run.
 pub fn run(config: &Config) -> Result<Vec<Check>, CliError> {
-    let patient = Arc::new(Patient {
+    let patient = Arc::new(DoctorInputs {
         config: config.clone(),
         dns: DnsProbe::new(&config.dns.servers),
         guard: Guard::new(config.network.allow.clone()),
@@ -161,7 +161,7 @@ fn probe(config: &Config) -> Arc<dyn Probe> {
     Arc::new(NetworkProbe::new(&config.dns.servers, guard))
 }
 
-async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
+async fn examine(patient: &Arc<DoctorInputs>) -> Vec<Check> {
     let checks: Vec<(&str, BoxFuture<'_, Vec<Check>>)> = vec![
         ("configuration", Box::pin(async { local::checks(patient) })),
         ("clock", Box::pin(clock::checks(patient))),

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::{Check, Patient, Verdict};
+use super::{Check, DoctorInputs, Verdict};
 use crate::engine::probe;
 use crate::engine::probe::reverse::{Reverse, seen_addresses};
 use crate::net::probe::dns::{ProbeType, ServerAnswer, ServerError};
 
 /// Checks whether names can be looked up, and whether answers are validated.
-pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
+pub(super) async fn resolver(patient: &DoctorInputs) -> Vec<Check> {
     const NAME: &str = "resolver";
     match patient.ask(".", ProbeType::Soa).await {
         Ok(answer) => {
@@ -31,7 +31,7 @@ pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
 
 /// Checks whether answers are validated. The service validates from its trust anchor, and the servers must not prevent
 /// it.
-fn validation(patient: &Patient, answer: &ServerAnswer) -> Check {
+fn validation(patient: &DoctorInputs, answer: &ServerAnswer) -> Check {
     const NAME: &str = "DNSSEC";
     let server = answer.server;
     let Some(anchor) = &patient.config.dns.trust_anchor else {
@@ -55,7 +55,7 @@ fn validation(patient: &Patient, answer: &ServerAnswer) -> Check {
 }
 
 /// Checks whether this server's names resolve to its addresses.
-pub(super) async fn forward(patient: &Patient) -> Vec<Check> {
+pub(super) async fn forward(patient: &DoctorInputs) -> Vec<Check> {
     let config = &patient.config;
     let mut checks = vec![leads_here(patient, "forward DNS", config.hostname.as_str(), None).await];
     let mut names = BTreeSet::new();
@@ -69,7 +69,7 @@ pub(super) async fn forward(patient: &Patient) -> Vec<Check> {
     checks
 }
 
-async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<&[IpAddr]>) -> Check {
+async fn leads_here(patient: &DoctorInputs, check: &str, name: &str, sources: Option<&[IpAddr]>) -> Check {
     let publish = format!("Publish an A record of {name} with this server's public address.");
     let addresses = match patient.addresses(name).await {
         Ok(addresses) => addresses,
@@ -97,7 +97,7 @@ async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<
 
 /// Checks the SPF record of the EHLO name, which receivers use for bounces, because bounces have no sender (RFC 7208
 /// 2.4).
-async fn own_spf(patient: &Patient) -> Check {
+async fn own_spf(patient: &DoctorInputs) -> Check {
     let host = patient.config.hostname.as_str();
     let name = format!("SPF of {host}");
     let publish = format!("Publish a TXT record of {host}: v=spf1 a -all");
@@ -119,7 +119,7 @@ async fn own_spf(patient: &Patient) -> Check {
 }
 
 /// Checks whether each source address resolves back to the name in EHLO.
-pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
+pub(super) async fn reverse(patient: &DoctorInputs) -> Vec<Check> {
     let mut seen = BTreeSet::new();
     let mut checks = Vec::new();
     for relay in patient.direct() {
@@ -141,7 +141,7 @@ pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
     checks
 }
 
-async fn leads_back(patient: &Patient, address: IpAddr, ehlo: &str) -> Check {
+async fn leads_back(patient: &DoctorInputs, address: IpAddr, ehlo: &str) -> Check {
     const NAME: &str = "reverse DNS";
     let hoster = format!("Ask the provider of {address} to set its reverse name (PTR) to {ehlo}.");
     let found = probe::reverse::reverse(&*patient.probe, address, ehlo).await;

@@ -1,13 +1,13 @@
 //! Check of the MTA-STS policy of the bounce domain, if one is published: bounces are lost if the policy can't be
 //! fetched or does not list this server.
 
-use super::{CONNECTING, Check, Patient, Verdict};
+use super::{CONNECTING, Check, DoctorInputs, Verdict};
 use crate::net::probe::dns::{ProbeType, ServerError};
 use crate::net::probe::policy::{PolicyHost, fetch};
 use crate::net::tls;
 use crate::smtp::mta_sts::{StsMode, StsPolicy};
 
-pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) async fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let domain = patient.config.bounce_host().as_str();
     let name = format!("MTA-STS of {domain}");
     let published = match patient.ask(&format!("_mta-sts.{domain}"), ProbeType::Txt).await {
@@ -27,7 +27,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     }]
 }
 
-async fn policy(patient: &Patient, domain: &str) -> Result<String, String> {
+async fn policy(patient: &DoctorInputs, domain: &str) -> Result<String, String> {
     let addresses = patient.addresses(&format!("mta-sts.{domain}")).await.map_err(|why| why.to_string())?;
     let addresses: Vec<_> = addresses.into_iter().filter(|address| patient.guard.permits(*address)).collect();
     let delivery = &patient.config.delivery;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{Check, Patient, Verdict};
+use super::{Check, DoctorInputs, Verdict};
 use crate::app::replica_bucket;
 use crate::base::entropy::Entropy;
 use crate::engine::bucket::probe::{self, Unfit};
@@ -39,32 +39,32 @@ const SMALL_MAX: Duration = Duration::from_millis(500);
 const LARGE_MAX: Duration = Duration::from_secs(2);
 
 /// Reason why the check did not run.
-enum NotAsked {
+enum SkippedCheck {
     /// There is no `url`.
     Off,
     /// The bucket could not be opened.
     Failed(String),
 }
 
-fn open(patient: &Patient) -> Result<Arc<S3>, NotAsked> {
-    let url = patient.config.replica.url.as_ref().ok_or(NotAsked::Off)?;
-    replica_bucket::open(&patient.config, url).map_err(|cli_error| NotAsked::Failed(cli_error.to_string()))
+fn open(patient: &DoctorInputs) -> Result<Arc<S3>, SkippedCheck> {
+    let url = patient.config.replica.url.as_ref().ok_or(SkippedCheck::Off)?;
+    replica_bucket::open(&patient.config, url).map_err(|cli_error| SkippedCheck::Failed(cli_error.to_string()))
 }
 
 /// Runs the check `name` with `look`; `None` without a `url`.
 async fn check<F: Future<Output = Check>>(
-    patient: &Patient,
+    patient: &DoctorInputs,
     name: &'static str,
     look: impl FnOnce(Arc<S3>) -> F,
 ) -> Vec<Check> {
     match open(patient) {
         Ok(bucket) => vec![look(bucket).await],
-        Err(NotAsked::Off) => Vec::new(),
-        Err(NotAsked::Failed(why)) => vec![Check::new(name, Verdict::Fail, why, "Correct [replica].")],
+        Err(SkippedCheck::Off) => Vec::new(),
+        Err(SkippedCheck::Failed(why)) => vec![Check::new(name, Verdict::Fail, why, "Correct [replica].")],
     }
 }
 
-pub(super) async fn access(patient: &Patient) -> Vec<Check> {
+pub(super) async fn access(patient: &DoctorInputs) -> Vec<Check> {
     check(patient, ACCESS, |bucket| async move {
         let url = patient.config.replica.url.as_ref().map(ToString::to_string).unwrap_or_default();
         match reached(&*bucket).await {
@@ -86,7 +86,7 @@ async fn reached(bucket: &dyn Bucket) -> BucketResult<()> {
     seen.and(listed)
 }
 
-pub(super) async fn conditional_writes(patient: &Patient) -> Vec<Check> {
+pub(super) async fn conditional_writes(patient: &DoctorInputs) -> Vec<Check> {
     check(patient, CONDITIONS, |bucket| async move {
         let (holder, entropy) = (holder(), OsEntropy);
         let found = match probe::conditional_writes(&*bucket, &holder, &entropy, now()).await {
@@ -110,7 +110,7 @@ pub(super) async fn conditional_writes(patient: &Patient) -> Vec<Check> {
     .await
 }
 
-pub(super) async fn clock(patient: &Patient) -> Vec<Check> {
+pub(super) async fn clock(patient: &DoctorInputs) -> Vec<Check> {
     check(patient, CLOCK, |bucket| async move {
         // Every answer contains the date.
         let asked = bucket.read("store").await;
@@ -130,7 +130,7 @@ pub(super) async fn clock(patient: &Patient) -> Vec<Check> {
     .await
 }
 
-pub(super) async fn versioning(patient: &Patient) -> Vec<Check> {
+pub(super) async fn versioning(patient: &DoctorInputs) -> Vec<Check> {
     let is_allowed = patient.config.replica.allow_versioned;
     check(patient, VERSIONING, |bucket| async move {
         match probe::keeps_nothing(&*bucket).await {
@@ -154,7 +154,7 @@ pub(super) async fn versioning(patient: &Patient) -> Vec<Check> {
     .await
 }
 
-pub(super) async fn lifecycle(patient: &Patient) -> Vec<Check> {
+pub(super) async fn lifecycle(patient: &DoctorInputs) -> Vec<Check> {
     check(patient, LIFECYCLE, |bucket| async move {
         match bucket.expiries().await {
             Ok(rules) if rules.is_empty() => {
@@ -178,7 +178,7 @@ pub(super) async fn lifecycle(patient: &Patient) -> Vec<Check> {
     .await
 }
 
-pub(super) async fn objects(patient: &Patient) -> Vec<Check> {
+pub(super) async fn objects(patient: &DoctorInputs) -> Vec<Check> {
     check(patient, OBJECTS, |bucket| async move {
         match foreign(&*bucket).await {
             Ok((names, count)) => judge_objects(&names, count),
@@ -222,7 +222,7 @@ fn judge_objects(names: &[String], count: usize) -> Check {
     Check::new(OBJECTS, Verdict::Warn, seen, remedy)
 }
 
-pub(super) async fn speed(patient: &Patient) -> Vec<Check> {
+pub(super) async fn speed(patient: &DoctorInputs) -> Vec<Check> {
     check(patient, SPEED, |bucket| async move {
         match timed(&*bucket).await {
             Ok((small, write, read)) => judge_speed(small, write, read),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{CONNECTING, Check, Patient, Verdict};
+use super::{CONNECTING, Check, DoctorInputs, Verdict};
 use crate::net::probe::submission::{SubmissionFault, SubmissionHost, look};
 use crate::net::tls;
 
@@ -12,7 +12,7 @@ const CLEAR: &str = "submission";
 const TLS: &str = "submissions";
 
 /// Checks the first address of each kind, if there is one.
-pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+pub(super) async fn checks(patient: &DoctorInputs) -> Vec<Check> {
     let section = &patient.config.submission;
     let mut checks = Vec::new();
     for (name, addresses, is_implicit) in [(CLEAR, &section.listen, false), (TLS, &section.tls_listen, true)] {
@@ -23,7 +23,7 @@ pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     checks
 }
 
-async fn check(patient: &Patient, name: &'static str, port: u16, is_implicit: bool) -> Check {
+async fn check(patient: &DoctorInputs, name: &'static str, port: u16, is_implicit: bool) -> Check {
     let host = patient.config.hostname.as_str();
     let addresses = match patient.addresses(host).await {
         Ok(addresses) => addresses,

@@ -44,7 +44,7 @@ fn a_key_readable_by_others_fails_and_an_open_directory_warns() {
     let config = config(folder.path(), "");
     let look = || {
         let dns = DnsProbe::new(&config.dns.servers);
-        local::checks(&Patient { config: config.clone(), dns, guard: Guard::default(), probe: probe(&config) })
+        local::checks(&DoctorInputs { config: config.clone(), dns, guard: Guard::default(), probe: probe(&config) })
     };
     let checks = look();
     assert_eq!(verdict(&checks, "data directory"), Verdict::Warn);
@@ -75,7 +75,7 @@ fn a_certificate_is_checked_by_its_name_and_its_expiry() {
         let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
         fs::write(&file, made.pem()).unwrap();
         let (dns, guard) = (Err(String::new()), Guard::default());
-        let patient = Patient { config: config.clone(), dns, guard, probe: probe(&config) };
+        let patient = DoctorInputs { config: config.clone(), dns, guard, probe: probe(&config) };
         verdict(&local::checks(&patient), "certificate")
     };
     assert_eq!(judged("mail.example.com", (2099, 1, 1)), Verdict::Ok);

@@ -57,7 +57,7 @@ pub struct InitOptions {
 
 /// Results of `init`.
 #[derive(Debug, Clone, Serialize)]
-pub struct Made {
+pub struct InitResult {
     /// The configuration file; `None` if the environment contains the configuration.
     pub config: Option<PathBuf>,
     /// Whether the configuration is new.
@@ -84,7 +84,7 @@ pub struct Made {
 ///
 /// # Errors
 /// The error for the operator; exit 6 if a store exists.
-pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, CliError> {
+pub fn run(options: &InitOptions, environment: &Environment) -> Result<InitResult, CliError> {
     let Configuration { config, text, is_new } = configuration(options, environment)?;
     let directory = &config.data_dir;
     if Store::exists(directory) {
@@ -104,7 +104,7 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Cli
     let furnished = runtime::build()?.block_on(furnish(&config, user, lock));
     let NewAccount { account, key, user, password } = furnished.inspect_err(|_| clear(directory))?;
     hand_over(directory).map_err(|error| unwritable(directory, &error))?;
-    Ok(Made {
+    Ok(InitResult {
         config: options.config.clone(),
         config_is_new: is_new,
         data_dir: directory.clone(),

@@ -13,7 +13,7 @@ fn options(folder: &Path, hostname: Option<&str>) -> InitOptions {
     }
 }
 
-fn set_up(options: &InitOptions) -> Result<Made, CliError> {
+fn set_up(options: &InitOptions) -> Result<InitResult, CliError> {
     run(options, &Environment::of([("POSTRIDER_DNS__SERVERS".to_owned(), "127.0.0.1:53".to_owned())]))
 }
 

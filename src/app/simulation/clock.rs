@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::base::time::Timestamp;
 use crate::engine::ports::{BoxFuture, Clock};
 use crate::engine::service_clock::ServiceClock;
-use crate::machine::service_clock::{Doubt, Effect, Past, Sample, ServiceTime};
+use crate::machine::service_clock::{ClockHistory, Doubt, Effect, Sample, ServiceTime};
 
 /// Wall time at the start of every run: 2023-11-14T22:13:20Z.
 const START: Duration = Duration::from_secs(1_700_000_000);
@@ -139,7 +139,7 @@ impl Clock for SimulatedClock {
         Box::pin(self.wait(COMPARE))
     }
 
-    fn start(&self, past: Past) {
+    fn start(&self, past: ClockHistory) {
         self.service.start(past);
     }
 

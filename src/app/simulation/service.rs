@@ -38,7 +38,7 @@ use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::open::{OpenError, ReplicaStart, StartOptions, Surroundings};
+use crate::store::open::{OpenError, ReplicaStart, StartOptions, StoreEnvironment};
 use crate::store::single_threaded::{Machine, Rng, Turns, draw_limits};
 
 /// RSA key of every domain: generating one takes longer than a run.
@@ -90,7 +90,7 @@ pub(super) fn open_on(
     let (time, monotonic) = (Arc::clone(&clock), Arc::clone(&clock));
     let life_seed = world.plan.seed.wrapping_mul(1_000) + u64::from(world.life());
     let entropy = Arc::new(SeededEntropy::new(life_seed));
-    let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy };
+    let surroundings = StoreEnvironment { now: Arc::new(move || time.time()), entropy };
     let options = StartOptions {
         monotonic: Arc::new(move || monotonic.monotonic()),
         limits: draw_limits(&mut Rng::new(life_seed)),

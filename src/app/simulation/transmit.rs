@@ -12,7 +12,7 @@ use super::plan::FaultClass;
 use super::world::World;
 use crate::domain::event::TlsFacts;
 use crate::engine::ports::{Body, BoxFuture, Session, Target, Transmit};
-use crate::smtp::client::{Client, Settings, StartTls, Want};
+use crate::smtp::client::{Client, ClientAction, Settings, StartTls};
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::transcript::Transcript;
@@ -80,16 +80,16 @@ impl SimulatedSession {
     async fn drive(&mut self) {
         loop {
             match self.client.want() {
-                Want::Write => self.write().await,
-                Want::Read => self.read().await,
-                Want::Handshake | Want::Body | Want::Ready | Want::Finished => return,
+                ClientAction::Write => self.write().await,
+                ClientAction::Read => self.read().await,
+                ClientAction::Handshake | ClientAction::Body | ClientAction::Ready | ClientAction::Finished => return,
             }
         }
     }
 
     /// Writes the message block by block, and asks `body` before the final dot, as the service does.
     async fn hand_over(&mut self, body: &mut dyn Body) {
-        while self.client.want() == Want::Write {
+        while self.client.want() == ClientAction::Write {
             if self.client.is_at_dot() && !body.may_end().await {
                 return self.client.body_missing();
             }
@@ -145,7 +145,7 @@ impl Session for SimulatedSession {
             let now = self.now();
             self.client.begin(envelope, body.size(), now);
             self.drive().await;
-            if self.client.want() == Want::Body {
+            if self.client.want() == ClientAction::Body {
                 match body.read().await {
                     Some(message) => self.client.give_body(message, self.now()),
                     None => self.client.body_missing(),

@@ -18,7 +18,7 @@ use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::locked_store::LockedStore;
 use super::metrics::Metrics;
-use super::replication::{self, Claim, Opened, World, cannot_join, with_base};
+use super::replication::{self, Claim, OpenedStore, World, cannot_join, with_base};
 use super::serve;
 use super::settings;
 use super::signals::{SignalRequest, Signals};
@@ -106,7 +106,7 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
         let ready_fd = options.ready_fd.filter(|_| !following.is_ready.get());
         drop(following.slow_start.take());
         let ground = LockedStore::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
-        let opened = Opened { ground, claim, signals: Some(signals) };
+        let opened = OpenedStore { ground, claim, signals: Some(signals) };
         serve::serve_opened(&config, opened, PassedSockets::default(), ready_fd).await
     })
 }

@@ -94,7 +94,7 @@ impl ProviderKey {
 
 /// Expected claims of a token.
 #[derive(Debug, Clone, Copy)]
-pub struct Expected<'a> {
+pub struct ExpectedClaims<'a> {
     /// The provider's issuer name.
     pub issuer: &'a str,
     /// Client ID of this service at the provider.
@@ -214,7 +214,7 @@ fn is_true(value: Option<&Value>) -> bool {
 ///
 /// # Errors
 /// [`InvalidIdToken`].
-pub fn verify(token: &str, keys: &ProviderKeys, expected: &Expected<'_>) -> Result<IdToken, InvalidIdToken> {
+pub fn verify(token: &str, keys: &ProviderKeys, expected: &ExpectedClaims<'_>) -> Result<IdToken, InvalidIdToken> {
     let (signed, signature) = token.rsplit_once('.').ok_or(InvalidIdToken::Malformed)?;
     let (header, claims) = signed.split_once('.').ok_or(InvalidIdToken::Malformed)?;
     let header: Header = decoded(header)?;
@@ -240,7 +240,7 @@ fn decoded<T: serde::de::DeserializeOwned>(part: &str) -> Result<T, InvalidIdTok
 }
 
 /// Compares the claims of a verified token with the expected ones.
-fn judge(claims: Claims, expected: &Expected<'_>) -> Result<IdToken, InvalidIdToken> {
+fn judge(claims: Claims, expected: &ExpectedClaims<'_>) -> Result<IdToken, InvalidIdToken> {
     let now = expected.now.as_secs();
     let (exp, iat) = (seconds(&claims.exp)?, seconds(&claims.iat)?);
     let is_nonce = |nonce: &String| bool::from(nonce.as_bytes().ct_eq(expected.nonce.as_bytes()));

@@ -52,8 +52,8 @@ fn claims() -> Value {
     })
 }
 
-fn expected() -> Expected<'static> {
-    Expected {
+fn expected() -> ExpectedClaims<'static> {
+    ExpectedClaims {
         issuer: "https://login.example.com",
         client_id: "postrider",
         nonce: "n-1",
@@ -126,7 +126,7 @@ fn rejects_claims_of_another_provider_client_time_or_sign_in() {
 #[test]
 fn a_repeated_authentication_must_be_recent() {
     let provider = Provider::new();
-    let again = Expected { is_again: true, ..expected() };
+    let again = ExpectedClaims { is_again: true, ..expected() };
     for (auth_time, is_taken) in [(json!(null), false), (json!(NOW - 91), false), (json!(NOW - 10), true)] {
         let token = provider.signed(&header(), &with(json!({ "auth_time": auth_time })));
         assert_eq!(verify(&token, &provider.keys(), &again).is_ok(), is_taken, "{auth_time}");

@@ -15,7 +15,7 @@ use crate::domain::limits::USERS_COUNT;
 use crate::domain::user::{Role, User};
 use crate::engine::Engine;
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::Never;
+use crate::store::op::Infallible;
 use crate::store::op::invitation::is_proven;
 use crate::store::op::notice::{AlertChangeNotice, Announce};
 use crate::store::read::Read;
@@ -40,7 +40,7 @@ impl WebhookBody<'_> {
 
 impl Engine {
     /// Serves the timer of an alert's changes.
-    pub(in crate::engine) async fn announce_alert(&self, timer: Timer) -> Result<(), OpError<Never>> {
+    pub(in crate::engine) async fn announce_alert(&self, timer: Timer) -> Result<(), OpError<Infallible>> {
         let (account, id) = (timer.account, AlertId(timer.id));
         let tellings = {
             let snapshot = self.store.snapshot()?;

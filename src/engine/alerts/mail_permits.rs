@@ -18,7 +18,7 @@ const OF_DOMAIN_AT_ONCE: usize = 4;
 
 /// The party for whom a mail is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Payer {
+pub(super) enum MailOwner {
     /// The operator, whose addresses are in the configuration.
     Operator,
     /// An account, whose user gets the mail.
@@ -32,23 +32,23 @@ pub(super) struct MailPermits(Arc<Mutex<State>>);
 /// The permit to send one mail, released when dropped.
 pub(super) struct MailPermit {
     permits: MailPermits,
-    payer: Payer,
+    payer: MailOwner,
     domain: DomainName,
 }
 
 #[derive(Default)]
 struct State {
-    held: Held,
-    waiting: FairQueue<Waiter, Payer>,
+    held: UsedPermits,
+    waiting: FairQueue<Waiter, MailOwner>,
 }
 
 /// The permits in use.
 #[derive(Default)]
-struct Held {
+struct UsedPermits {
     /// Mails in flight to users of each account.
     users: HashMap<AccountId, usize>,
     /// Mails in flight to each domain, by payer.
-    domains: HashMap<DomainName, HashMap<Payer, usize>>,
+    domains: HashMap<DomainName, HashMap<MailOwner, usize>>,
 }
 
 struct Waiter {
@@ -56,12 +56,12 @@ struct Waiter {
     granted: oneshot::Sender<MailPermit>,
 }
 
-impl Held {
+impl UsedPermits {
     /// Whether both permits of a mail are free.
-    fn has_room(&self, payer: Payer, domain: &DomainName) -> bool {
+    fn has_room(&self, payer: MailOwner, domain: &DomainName) -> bool {
         let of_user = match payer {
-            Payer::Operator => true,
-            Payer::Account(account) => {
+            MailOwner::Operator => true,
+            MailOwner::Account(account) => {
                 let of_account = self.users.get(&account).copied().unwrap_or_default();
                 let of_all: usize = self.users.values().sum();
                 of_account < USERS_AT_ONCE.saturating_sub(of_all)
@@ -74,14 +74,14 @@ impl Held {
             })
     }
 
-    fn take(&mut self, payer: Payer, domain: &DomainName) {
+    fn take(&mut self, payer: MailOwner, domain: &DomainName) {
         *self.domains.entry(domain.clone()).or_default().entry(payer).or_default() += 1;
-        if let Payer::Account(account) = payer {
+        if let MailOwner::Account(account) = payer {
             *self.users.entry(account).or_default() += 1;
         }
     }
 
-    fn release(&mut self, payer: Payer, domain: &DomainName) {
+    fn release(&mut self, payer: MailOwner, domain: &DomainName) {
         let lower = |held: &mut usize| {
             *held = held.saturating_sub(1);
             *held > 0
@@ -92,13 +92,13 @@ impl Held {
                 self.domains.remove(domain);
             }
         }
-        self.users.retain(|account, held| payer != Payer::Account(*account) || lower(held));
+        self.users.retain(|account, held| payer != MailOwner::Account(*account) || lower(held));
     }
 }
 
 impl State {
     /// Takes the permits of the next mail that has room: the oldest one of the payer whose turn it is.
-    fn next(&mut self) -> Option<(Payer, Waiter)> {
+    fn next(&mut self) -> Option<(MailOwner, Waiter)> {
         let Self { held, waiting } = self;
         let (payer, waiter) = waiting.pop_item(|payer, waiter: &Waiter| held.has_room(payer, &waiter.domain))?;
         held.take(payer, &waiter.domain);
@@ -112,7 +112,7 @@ impl MailPermits {
     }
 
     /// Waits for the permit of a mail to `domain`. Returns `None` if the permits are gone, which never happens.
-    pub(super) async fn take(&self, payer: Payer, domain: &DomainName) -> Option<MailPermit> {
+    pub(super) async fn take(&self, payer: MailOwner, domain: &DomainName) -> Option<MailPermit> {
         // The withdrawal is dropped after the receiver, and recognises a cancelled request by that.
         let mut withdrawal = Withdrawal { permits: self, is_needed: true };
         let (granted, permit) = oneshot::channel();
@@ -131,7 +131,7 @@ impl MailPermits {
         permit
     }
 
-    fn permit(&self, payer: Payer, domain: DomainName) -> MailPermit {
+    fn permit(&self, payer: MailOwner, domain: DomainName) -> MailPermit {
         MailPermit { permits: self.clone(), payer, domain }
     }
 
@@ -176,14 +176,14 @@ mod tests {
 
     type Request<'a> = Pin<Box<dyn Future<Output = Option<MailPermit>> + 'a>>;
 
-    fn account(number: u8) -> Payer {
-        Payer::Account(AccountId(Ulid([number; 16])))
+    fn account(number: u8) -> MailOwner {
+        MailOwner::Account(AccountId(Ulid([number; 16])))
     }
 
     /// Requests a permit, and returns it if it is granted at once.
     fn request<'a>(
         permits: &'a MailPermits,
-        payer: Payer,
+        payer: MailOwner,
         domain: &'a DomainName,
     ) -> (Request<'a>, Option<MailPermit>) {
         let mut waits: Request<'_> = Box::pin(permits.take(payer, domain));
@@ -216,7 +216,7 @@ mod tests {
         let waiting: Vec<_> = [1, 2, 1, 2, 8].map(|number| request(&permits, account(number), &good)).into();
         assert!(waiting.iter().all(|(_, permit)| permit.is_none()), "all permits of users are taken");
         for _ in 0..2 {
-            held.extend(request(&permits, Payer::Operator, &good).1);
+            held.extend(request(&permits, MailOwner::Operator, &good).1);
         }
         assert_eq!(held.len(), 66, "the operator's mails to the healthy domain do not wait");
     }
@@ -245,7 +245,7 @@ mod tests {
     fn payers_take_turns_and_a_cancelled_request_leaves_the_queue() {
         let (permits, name) = (MailPermits::default(), domain("a.test"));
         let mut held: Vec<_> = [1, 1, 2, 2].map(|number| request(&permits, account(number), &name).1).into();
-        let payers = [account(3), account(3), account(3), Payer::Operator];
+        let payers = [account(3), account(3), account(3), MailOwner::Operator];
         let mut waiting: Vec<_> = payers.map(|payer| request(&permits, payer, &name).0).into();
         drop(waiting.remove(0));
         let mut in_order = Vec::new();
@@ -261,7 +261,7 @@ mod tests {
             in_order.extend(permit.as_ref().map(|permit| permit.payer));
             held.push(permit);
         }
-        assert_eq!(in_order, [account(3), Payer::Operator, account(3)]);
+        assert_eq!(in_order, [account(3), MailOwner::Operator, account(3)]);
         held.clear();
         let state = permits.state();
         assert!(state.held.users.is_empty() && state.held.domains.is_empty() && state.waiting.is_empty());

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::egress::{AcceptedMail, Egress};
 use super::record::Alert;
 use super::text::MailText;
-use super::turns::{Payer, Turn, Turns};
+use super::turns::{MailOwner, Turn, Turns};
 use crate::base::id::{AccountId, DeliveryId, DomainId, NoticeId, Ulid};
 use crate::domain::address::Address;
 use crate::engine::caught_panic::caught;
@@ -20,7 +20,7 @@ use crate::engine::{EgressRoutes, Engine};
 use crate::mail::dkim;
 use crate::mail::notice::Notice;
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::Never;
+use crate::store::op::Infallible;
 use crate::store::op::notice::{NoticeEnd, SettleNotice};
 use crate::store::read::Read;
 use crate::store::row::alert::AlertRow;
@@ -78,7 +78,7 @@ impl Notifier {
         });
     }
 
-    async fn serve(&self, timer: Timer) -> Result<(), OpError<Never>> {
+    async fn serve(&self, timer: Timer) -> Result<(), OpError<Infallible>> {
         let id = NoticeId(timer.id);
         let _turn = self.turn(id).await?;
         let row = self.engine.store.snapshot()?.row::<NoticeRow>(id.as_bytes())?;
@@ -103,7 +103,7 @@ impl Notifier {
             NoticeContent::Webhook { .. } => return Ok(Some(self.turns.webhook().await)),
             NoticeContent::Alerts { to, items } => (to.clone(), self.payer(to, items)),
             NoticeContent::Invitation(invitation) => match self.engine.invitation_link(invitation)? {
-                Some((to, _)) => (to, Payer::Account(invitation.account)),
+                Some((to, _)) => (to, MailOwner::Account(invitation.account)),
                 None => return Ok(None),
             },
         };
@@ -111,11 +111,11 @@ impl Notifier {
     }
 
     /// Returns the party for whom a mail with these changes is sent.
-    fn payer(&self, to: &Address, items: &[NoticeItem]) -> Payer {
+    fn payer(&self, to: &Address, items: &[NoticeItem]) -> MailOwner {
         let is_operator = self.engine.settings.alerts.email.iter().any(|known| known.match_key() == to.match_key());
         match items.first() {
-            Some(item) if !is_operator => Payer::Account(item.account),
-            _ => Payer::Operator,
+            Some(item) if !is_operator => MailOwner::Account(item.account),
+            _ => MailOwner::Operator,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(super) use super::mail_permits::Payer;
+pub(super) use super::mail_permits::MailOwner;
 use super::mail_permits::{MailPermit, MailPermits};
 use crate::domain::hostname::DomainName;
 
@@ -39,7 +39,7 @@ impl Turns {
     }
 
     /// Waits for the turn of a mail to `domain`.
-    pub(super) async fn mail(&self, payer: Payer, domain: &DomainName) -> Turn {
+    pub(super) async fn mail(&self, payer: MailOwner, domain: &DomainName) -> Turn {
         Turn { _webhook: None, _mail: self.mails.take(payer, domain).await }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::Job;
 use crate::machine::endpoint::IN_FLIGHT_MAX;
-use crate::store::op::settle_delivery::Unparking;
+use crate::store::op::settle_delivery::UnparkTimer;
 use crate::store::timer::Timer;
 
 /// Maximum attempts in flight to an endpoint that is not known to answer fast.
@@ -25,7 +25,7 @@ pub(super) struct EndpointQueue {
     pub(super) in_flight: usize,
     pub(super) is_closed: bool,
     window: Window,
-    parked: Parked,
+    parked: ParkedState,
 }
 
 /// Maximum number of attempts in flight. A new endpoint starts with few, until it is known to answer fast. A failing
@@ -54,7 +54,7 @@ pub(super) enum FinishedAttempt {
 
 /// State of the deliveries that did not fit in memory.
 #[derive(Default)]
-enum Parked {
+enum ParkedState {
     /// No delivery is parked.
     #[default]
     None,
@@ -109,25 +109,25 @@ impl EndpointQueue {
     }
 
     /// Records that a delivery is parked. Returns whether its operation must arm the timer.
-    pub(super) fn overflow(&mut self) -> Unparking {
+    pub(super) fn overflow(&mut self) -> UnparkTimer {
         match self.parked {
-            Parked::None => {
-                self.parked = Parked::Armed;
-                Unparking::Arm
+            ParkedState::None => {
+                self.parked = ParkedState::Armed;
+                UnparkTimer::Arm
             }
-            Parked::Armed | Parked::Held(_) => Unparking::Armed,
+            ParkedState::Armed | ParkedState::Held(_) => UnparkTimer::Armed,
         }
     }
 
     /// Takes the timer of parked deliveries that became due. Returns it if the queue has space to serve it.
     pub(super) fn unpark(&mut self, timer: Timer, memory: Memory) -> Option<Timer> {
-        if !self.has_room(memory) && !matches!(self.parked, Parked::Held(_)) {
-            self.parked = Parked::Held(timer);
+        if !self.has_room(memory) && !matches!(self.parked, ParkedState::Held(_)) {
+            self.parked = ParkedState::Held(timer);
             return None;
         }
         // Deliveries parked from here on may miss this timer's page, so they arm their own.
-        if let Parked::Armed = self.parked {
-            self.parked = Parked::None;
+        if let ParkedState::Armed = self.parked {
+            self.parked = ParkedState::None;
         }
         Some(timer)
     }
@@ -138,7 +138,7 @@ impl EndpointQueue {
             return None;
         }
         match std::mem::take(&mut self.parked) {
-            Parked::Held(timer) => Some(timer),
+            ParkedState::Held(timer) => Some(timer),
             other => {
                 self.parked = other;
                 None
@@ -148,7 +148,7 @@ impl EndpointQueue {
 
     /// Whether the queue has no state to keep.
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.waiting.is_empty() && !matches!(self.parked, Parked::Held(_))
+        self.in_flight == 0 && self.waiting.is_empty() && !matches!(self.parked, ParkedState::Held(_))
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     use crate::domain::event::EventType;
     use crate::engine::backlog::Backlog;
     use crate::machine::delivery;
-    use crate::store::row::delivery::{DeliveryRow, Owed};
+    use crate::store::row::delivery::{DeliveryPayload, DeliveryRow};
     use crate::store::timer::TimerKind;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -175,7 +175,7 @@ mod tests {
             row: DeliveryRow {
                 endpoint: EndpointId::default(),
                 event: EventId::default(),
-                owed: Owed::Event { message: MessageId::default(), kind: EventType::Queued },
+                owed: DeliveryPayload::Event { message: MessageId::default(), kind: EventType::Queued },
                 state: delivery::State::new(NOW),
             },
             _held: Backlog::default().hold(),
@@ -224,16 +224,16 @@ mod tests {
     #[test]
     fn parked_deliveries_have_one_timer_that_waits_for_space() {
         let mut queue = queue_of(ROOMY);
-        assert_eq!([queue.overflow(), queue.overflow()], [Unparking::Arm, Unparking::Armed]);
+        assert_eq!([queue.overflow(), queue.overflow()], [UnparkTimer::Arm, UnparkTimer::Armed]);
         let fired = timer(TimerKind::Unpark);
         assert_eq!(queue.unpark(fired, Memory::Roomy), None);
-        assert_eq!(queue.overflow(), Unparking::Armed);
+        assert_eq!(queue.overflow(), UnparkTimer::Armed);
         assert_eq!(queue.take_held(Memory::Roomy), None);
         queue.waiting.truncate(ROOMY / 2);
         assert!(!queue.is_idle());
         assert_eq!(queue.take_held(Memory::Roomy), Some(fired));
         assert_eq!(queue.take_held(Memory::Roomy), None);
-        assert_eq!(queue.overflow(), Unparking::Arm);
+        assert_eq!(queue.overflow(), UnparkTimer::Arm);
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
         let mut queue = queue_of(0);
         queue.overflow();
         assert!(queue.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
-        assert_eq!(queue.overflow(), Unparking::Arm);
+        assert_eq!(queue.overflow(), UnparkTimer::Arm);
     }
 
     #[test]
@@ -249,6 +249,6 @@ mod tests {
         let mut queue = queue_of(ROOMY);
         assert_eq!(queue.unpark(timer(TimerKind::Unpark), Memory::Roomy), None);
         assert!(queue.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
-        assert_eq!(queue.overflow(), Unparking::Armed);
+        assert_eq!(queue.overflow(), UnparkTimer::Armed);
     }
 }

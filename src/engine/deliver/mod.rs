@@ -36,7 +36,7 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use endpoint_queue::{EndpointQueue, FinishedAttempt, Memory};
 use permits::{EndpointHealth, Permits};
-use request::Attempting;
+use request::AttemptInput;
 use slow_endpoints::{PROMPT, SlowEndpoints};
 
 /// Time for which shutdown waits for attempts in flight: longer than any attempt.
@@ -255,7 +255,7 @@ impl Shared {
         drop(snapshot);
         // The signature has the time of the attempt, so the time is read after the wait for a permit.
         let time = self.engine.clock.time();
-        let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at: time.wall };
+        let attempting = AttemptInput { account, endpoint, delivery, row: &job.row, number, at: time.wall };
         let request = attempting.request(&self.engine.store)?;
         // The store is checked last: after a failure of the store the outcome could not be recorded, and the request
         // would be repeated.
@@ -323,7 +323,7 @@ impl Shared {
         }
     }
 
-    fn settled(&self, job: &Job, answer: Result<EndpointChange, OpError<crate::store::op::Never>>) {
+    fn settled(&self, job: &Job, answer: Result<EndpointChange, OpError<crate::store::op::Infallible>>) {
         match answer {
             Ok(EndpointChange::Disabled(endpoint)) => {
                 self.engine.meters.endpoints_disabled.count();

@@ -10,13 +10,13 @@ use crate::engine::webhook::WebhookCall;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::read::Read;
-use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::delivery::{DeliveryPayload, DeliveryRow};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
 /// Data of one attempt.
-pub(super) struct Attempting<'a> {
+pub(super) struct AttemptInput<'a> {
     pub(super) account: AccountId,
     pub(super) endpoint: EndpointId,
     pub(super) delivery: DeliveryId,
@@ -27,7 +27,7 @@ pub(super) struct Attempting<'a> {
     pub(super) at: Timestamp,
 }
 
-impl Attempting<'_> {
+impl AttemptInput<'_> {
     /// Returns the request, signed with the current secret: it may have been rotated while the attempt waited.
     pub(super) fn request(&self, store: &Store) -> Result<WebhookRequest, StoreError> {
         let damaged = |fault: String| StoreError::Row { table: Table::Endpoints, fault };
@@ -59,8 +59,8 @@ impl Attempting<'_> {
     /// Returns the event's bytes as they were committed.
     fn body(&self, snapshot: &Snapshot) -> Result<Vec<u8>, StoreError> {
         match &self.row.owed {
-            Owed::Test { body } => Ok(body.clone()),
-            Owed::Event { message, .. } => {
+            DeliveryPayload::Test { body } => Ok(body.clone()),
+            DeliveryPayload::Event { message, .. } => {
                 let gone = || StoreError::Row { table: Table::Timeline, fault: "its event is missing".into() };
                 let key = schema::timeline(self.account, *message, self.row.event);
                 snapshot.get(Table::Timeline, &key)?.ok_or_else(gone)

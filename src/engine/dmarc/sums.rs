@@ -108,7 +108,7 @@ impl StretchKey {
 }
 
 /// A stretch that is kept.
-struct Kept {
+struct CachedSums {
     stretch: Arc<Stretch>,
     /// Value of the use counter at its last use.
     used: u64,
@@ -116,7 +116,7 @@ struct Kept {
 
 #[derive(Default)]
 struct Stretches {
-    kept: HashMap<StretchKey, Kept>,
+    kept: HashMap<StretchKey, CachedSums>,
     weight: usize,
     uses: u64,
     /// Stretches that the store does not have yet.
@@ -201,7 +201,7 @@ impl DmarcSums {
         all.weight += added;
         all.uses += 1;
         let used = all.uses;
-        if let Some(before) = all.kept.insert(key, Kept { stretch, used }) {
+        if let Some(before) = all.kept.insert(key, CachedSums { stretch, used }) {
             all.weight -= weight(&before.stretch);
         }
         while all.weight > SUMS_MAX {
@@ -245,7 +245,7 @@ mod tests {
     use crate::domain::dmarc_source::{Evaluation, SourceNetwork};
     use crate::domain::sending_domain::DomainStatus;
     use crate::domain::stream::Stream;
-    use crate::store::op::dmarc::{RecordDmarcReport, Recorded, SourceCounts, day_of, scan_days, start_of};
+    use crate::store::op::dmarc::{RecordDmarcReport, RecordOutcome, SourceCounts, day_of, scan_days, start_of};
     use crate::store::row::dmarc::DmarcReportRow;
     use crate::store::schema::Table;
     use crate::store::schema::dmarc::ReporterKey;
@@ -298,11 +298,11 @@ mod tests {
             sums.stretches(&snapshot, of, range, &days).unwrap()
         };
         for days_ago in [1, 2, 50, 51] {
-            assert_eq!(test.done(report(&test, of, &format!("r{days_ago}"), days_ago)), Recorded::Counted);
+            assert_eq!(test.done(report(&test, of, &format!("r{days_ago}"), days_ago)), RecordOutcome::Counted);
         }
         let first = stretches(&sums);
         assert!(first.iter().zip(stretches(&sums)).all(|(one, other)| Arc::ptr_eq(one, &other)), "kept");
-        assert_eq!(test.done(report(&test, of, "again", 1)), Recorded::Counted);
+        assert_eq!(test.done(report(&test, of, "again", 1)), RecordOutcome::Counted);
         let second = stretches(&sums);
         assert!(Arc::ptr_eq(&first[0], &second[0]), "the older days are unchanged");
         assert!(!Arc::ptr_eq(first.last().unwrap(), second.last().unwrap()), "the newer ones are read again");
@@ -338,7 +338,7 @@ mod tests {
         let today = day_of(test.now());
         let range = Range::of_last(today, 55);
         for days_ago in 0..55 {
-            assert_eq!(test.done(report(&test, of, &format!("r{days_ago}"), days_ago)), Recorded::Counted);
+            assert_eq!(test.done(report(&test, of, &format!("r{days_ago}"), days_ago)), RecordOutcome::Counted);
         }
         let after_a_start = || {
             let (snapshot, sums) = (test.snapshot(), DmarcSums::default());
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(test.count(Table::DmarcSums, &[]), stored);
         let (second, messages, unsaved) = after_a_start();
         assert_eq!((&second, messages, unsaved.len()), (&first, 55 * 6, 0), "all of them are stored");
-        assert_eq!(test.done(report(&test, of, "late", 20)), Recorded::Counted);
+        assert_eq!(test.done(report(&test, of, "late", 20)), RecordOutcome::Counted);
         let (_, messages, unsaved) = after_a_start();
         assert_eq!((messages, unsaved.len()), (56 * 6, 1), "the stored sums of one stretch are outdated");
     }

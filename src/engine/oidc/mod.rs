@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use url::Url;
 
 use self::provider::{Provider, Tokens};
-use self::started::Started;
+use self::started::StartedSignIn;
 use super::Engine;
-use super::sign_in::Begun;
+use super::sign_in::StartedSession;
 use super::throttles::Bucket;
 use super::turn_permits::{QueuedTurn, TurnQueue};
 use crate::base::id::AccountId;
@@ -25,7 +25,7 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::device::DeviceToken;
 use crate::domain::hostname::DomainName;
-use crate::domain::id_token::{self, Expected, IdToken, InvalidIdToken};
+use crate::domain::id_token::{self, ExpectedClaims, IdToken, InvalidIdToken};
 use crate::domain::network::Network;
 use crate::domain::provider_document::ProviderDocument;
 use crate::domain::session::{Client, OwnedClient};
@@ -134,7 +134,7 @@ pub struct ProviderReturn {
 #[derive(Debug)]
 pub struct SignedIn {
     /// The session.
-    pub begun: Begun,
+    pub begun: StartedSession,
     /// Our own path to continue at.
     pub next: String,
 }
@@ -161,7 +161,7 @@ impl Engine {
         let settings = &oidc.settings;
         let document = timeout(DEADLINE, oidc.provider.document(&settings.issuer, &*self.clock)).await;
         let document = document.map_err(|_| OidcRefusal::Slow)??;
-        let started = Started::new(&begin, real_now, &*self.entropy);
+        let started = StartedSignIn::new(&begin, real_now, &*self.entropy);
         let mut url = document.authorization_endpoint.clone();
         url.query_pairs_mut()
             .append_pair("response_type", "code")
@@ -199,7 +199,7 @@ impl Engine {
         let (engine, from) = (Arc::clone(self), OwnedClient::from(from));
         // Opening the cookie costs nothing and reveals nothing, so a failure is not counted.
         let key = self.store.master_key();
-        let Some(started) = Started::open(&returned.cookie, &returned.state, key, real_now) else {
+        let Some(started) = StartedSignIn::open(&returned.cookie, &returned.state, key, real_now) else {
             return refuse(OidcRefusal::NotStarted);
         };
         let attempt = async move {
@@ -222,7 +222,7 @@ impl Engine {
     async fn vouched(
         &self,
         oidc: &Oidc,
-        started: &Started,
+        started: &StartedSignIn,
         returned: &ProviderReturn,
         real_now: Timestamp,
     ) -> Outcome<IdToken> {
@@ -237,7 +237,7 @@ impl Engine {
         }
         let exchange = (returned.code.as_str(), started.verifier.as_str(), &*self.redirect_uri());
         let tokens = provider.tokens(&document, settings, exchange).await.map_err(provider_fault)?;
-        let expected = Expected {
+        let expected = ExpectedClaims {
             issuer: &settings.issuer,
             client_id: &settings.client_id,
             nonce: &started.nonce,

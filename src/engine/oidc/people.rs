@@ -13,12 +13,12 @@ use crate::domain::sign_in_log::SignInLog;
 use crate::domain::user::{NewPassword, User};
 use crate::engine::Engine;
 use crate::engine::audit::Behalf;
-use crate::engine::sign_in::{Begun, SignInRefusal};
+use crate::engine::sign_in::{SignInRefusal, StartedSession};
 use crate::store::error::OpError;
 use crate::store::op::identity::{
     BindIdentity, BindRefusal, CreateIdentified, CreateIdentifiedRefusal, user_by_identity,
 };
-use crate::store::op::invitation::Vouched;
+use crate::store::op::invitation::ProvingAddress;
 use crate::store::op::user::{CreateUser, CreateUserRefusal, user_by_email};
 use crate::store::row::identity::IdentityRow;
 
@@ -30,7 +30,7 @@ impl Engine {
         (person, link): (&IdToken, &str),
         from: &OwnedClient,
         real_now: Timestamp,
-    ) -> Outcome<Begun> {
+    ) -> Outcome<StartedSession> {
         let (account, user) = self.identified(oidc, person, link).await?;
         if user.disabled {
             return refuse(OidcRefusal::Disabled);
@@ -81,7 +81,7 @@ impl Engine {
                 let on = Behalf::new(account, Actor::Service);
                 // Only the owner of the address could open a link that was sent there.
                 let bound = match self.is_sent_link(link, user.id)? {
-                    true => self.commit_on(on, Vouched(op)).await,
+                    true => self.commit_on(on, ProvingAddress(op)).await,
                     false => self.commit_on(on, op).await,
                 };
                 bound.map(|user| (account, user)).map_err(|stop| match stop {

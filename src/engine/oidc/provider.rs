@@ -65,15 +65,15 @@ pub(super) struct Provider {
 }
 
 /// A cached value and its expiry, in the machine's time.
-struct Expiring<T> {
+struct ExpiringValue<T> {
     value: Arc<T>,
     until: Duration,
 }
 
 #[derive(Default)]
 struct ProviderCache {
-    document: Option<Expiring<ProviderDocument>>,
-    keys: Option<Expiring<ProviderKeys>>,
+    document: Option<ExpiringValue<ProviderDocument>>,
+    keys: Option<ExpiringValue<ProviderKeys>>,
     /// End of the period without requests after a failure.
     failed_until: Duration,
     /// Times of the last early fetches of keys.
@@ -99,7 +99,7 @@ impl Provider {
         let fetched = self.fetch(&mut known, document_url(issuer)?, "document", clock).await?;
         let value = Arc::new(ProviderDocument::read(&fetched.body, issuer)?);
         let until = clock.monotonic() + kept_for(&fetched);
-        known.document = Some(Expiring { value: Arc::clone(&value), until });
+        known.document = Some(ExpiringValue { value: Arc::clone(&value), until });
         Ok(value)
     }
 
@@ -119,7 +119,7 @@ impl Provider {
         let fetched = self.fetch(&mut known, document.jwks_uri.clone(), "keys", clock).await?;
         let value = Arc::new(ProviderKeys::read(&fetched.body)?);
         let until = clock.monotonic() + kept_for(&fetched);
-        known.keys = Some(Expiring { value: Arc::clone(&value), until });
+        known.keys = Some(ExpiringValue { value: Arc::clone(&value), until });
         Ok(value)
     }
 

@@ -2,7 +2,7 @@
 
 use super::provider::ProviderFault;
 use crate::domain::id_token::InvalidIdToken;
-use crate::machine::throttle::Throttled;
+use crate::machine::throttle::TooManyFailures;
 
 /// Reason why a sign-in is refused. The reasons never contain an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,14 +48,14 @@ pub enum OidcRefusal {
     Closed,
     /// Too many attempts from this address have failed.
     #[error("too many attempts have failed")]
-    Throttled(Throttled),
+    Throttled(TooManyFailures),
     /// Too many sign-ins are in progress.
     #[error("too many sign-ins at once")]
     Crowded,
 }
 
-impl From<Throttled> for OidcRefusal {
-    fn from(throttled: Throttled) -> Self {
+impl From<TooManyFailures> for OidcRefusal {
+    fn from(throttled: TooManyFailures) -> Self {
         Self::Throttled(throttled)
     }
 }

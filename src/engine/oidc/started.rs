@@ -20,7 +20,7 @@ const CONTEXT: &[u8] = b"sign-in by OpenID Connect";
 
 /// The secrets of one sign-in, and the path to continue at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Started {
+pub(super) struct StartedSignIn {
     /// Required in the answer.
     pub(super) state: String,
     /// Required in the ID token.
@@ -38,7 +38,7 @@ pub(super) struct Started {
     pub(super) link: String,
 }
 
-impl Started {
+impl StartedSignIn {
     /// Creates a sign-in that starts at `now`.
     pub(super) fn new(begin: &BeginOidc<'_>, now: Timestamp, entropy: &dyn Entropy) -> Self {
         let [state, nonce, verifier] = [(); 3].map(|()| URL_SAFE_NO_PAD.encode(entropy::bytes::<32>(entropy)));
@@ -78,17 +78,17 @@ mod tests {
     fn a_sign_in_continues_only_with_its_own_cookie_and_state_within_ten_minutes() {
         let (key, entropy) = (MasterKey::new(&[7; MasterKey::LENGTH]), SeededEntropy::new(1));
         let begin = BeginOidc { next: "/messages", ..BeginOidc::default() };
-        let started = Started::new(&begin, NOW, &entropy);
+        let started = StartedSignIn::new(&begin, NOW, &entropy);
         let cookie = started.sealed(&key, &entropy);
-        let open = |state: &str, now| Started::open(&cookie, state, &key, now);
+        let open = |state: &str, now| StartedSignIn::open(&cookie, state, &key, now);
         assert_eq!(open(&started.state, NOW), Some(started.clone()));
         assert_eq!(open(&started.state, NOW + LIFETIME), None);
         assert_eq!(open("", NOW), None);
-        let other = Started::new(&begin, NOW, &entropy);
+        let other = StartedSignIn::new(&begin, NOW, &entropy);
         assert_eq!(open(&other.state, NOW), None);
-        assert_eq!(Started::open("", "", &key, NOW), None);
+        assert_eq!(StartedSignIn::open("", "", &key, NOW), None);
         let foreign = MasterKey::new(&[8; MasterKey::LENGTH]);
-        assert_eq!(Started::open(&cookie, &started.state, &foreign, NOW), None);
+        assert_eq!(StartedSignIn::open(&cookie, &started.state, &foreign, NOW), None);
         assert!(cookie.len() < 1024 && !cookie.contains(&started.state));
         assert_eq!((started.verifier.len(), started.challenge().len()), (43, 43));
     }

@@ -19,7 +19,7 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
-use crate::machine::service_clock::{Doubt, Effect, Past, ServiceTime};
+use crate::machine::service_clock::{ClockHistory, Doubt, Effect, ServiceTime};
 use crate::smtp::client::Login;
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
@@ -59,7 +59,7 @@ pub trait Clock: Send + Sync {
     }
 
     /// Starts to follow the wall clock, given the stored clock facts.
-    fn start(&self, _past: Past) {}
+    fn start(&self, _past: ClockHistory) {}
 
     /// Accepts the wall clock as correct. Returns whether it was in doubt.
     fn accept(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::engine::dkim::is_selector_of;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
 use crate::mail::dmarc::{self, AggregateReport, OwnDomains, Part, Unreadable};
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::dmarc::{RecordDmarcReport, Recorded, SourceCounts};
+use crate::store::op::dmarc::{RecordDmarcReport, RecordOutcome, SourceCounts};
 use crate::store::read::Read as _;
 use crate::store::row::dmarc::{DmarcReportRow, DmarcSourceRow};
 use crate::store::schema::Table;
@@ -56,13 +56,13 @@ impl DmarcResult {
     }
 }
 
-impl From<Recorded> for DmarcResult {
-    fn from(recorded: Recorded) -> Self {
+impl From<RecordOutcome> for DmarcResult {
+    fn from(recorded: RecordOutcome) -> Self {
         match recorded {
-            Recorded::Counted => Self::Counted,
-            Recorded::Unauthentic => Self::Unauthentic,
-            Recorded::Repeated => Self::Repeated,
-            Recorded::OverLimit => Self::OverLimit,
+            RecordOutcome::Counted => Self::Counted,
+            RecordOutcome::Unauthentic => Self::Unauthentic,
+            RecordOutcome::Repeated => Self::Repeated,
+            RecordOutcome::OverLimit => Self::OverLimit,
         }
     }
 }

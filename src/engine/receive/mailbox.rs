@@ -32,7 +32,7 @@ pub enum Mailbox {
 
 /// Reason why an address is not one of our mailboxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotOurs {
+pub enum MailboxRefusal {
     /// The host is not ours, so the mail would be relayed.
     Host,
     /// There is no such mailbox; a forged token looks the same.
@@ -41,7 +41,7 @@ pub enum NotOurs {
     Expired,
 }
 
-impl NotOurs {
+impl MailboxRefusal {
     /// All reasons.
     pub const ALL: [Self; 3] = [Self::Host, Self::Mailbox, Self::Expired];
 
@@ -76,7 +76,7 @@ impl Receiver {
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub fn mailbox(&self, local: &str, domain: &str) -> Result<Result<Mailbox, NotOurs>, StoreError> {
+    pub fn mailbox(&self, local: &str, domain: &str) -> Result<Result<Mailbox, MailboxRefusal>, StoreError> {
         let found = self.look_up(local, domain)?;
         if let Err(why) = found {
             self.engine.meters.came_back.count_refused(why);
@@ -84,23 +84,23 @@ impl Receiver {
         Ok(found)
     }
 
-    fn look_up(&self, local: &str, domain: &str) -> Result<Result<Mailbox, NotOurs>, StoreError> {
+    fn look_up(&self, local: &str, domain: &str) -> Result<Result<Mailbox, MailboxRefusal>, StoreError> {
         let is_peoples = PEOPLES_MAILBOXES.iter().any(|name| local.eq_ignore_ascii_case(name));
         if domain.is_empty() && is_peoples {
             return Ok(Ok(Mailbox::People));
         }
-        let Ok(name) = domain.parse::<DomainName>() else { return Ok(Err(NotOurs::Host)) };
+        let Ok(name) = domain.parse::<DomainName>() else { return Ok(Err(MailboxRefusal::Host)) };
         let snapshot = self.engine.store.snapshot()?;
         let host = self.host(&snapshot, &name)?;
         if let Ok(token) = return_path::decode(local) {
             return self.return_path(&snapshot, &token, &name, host);
         }
         Ok(match host {
-            None => Err(NotOurs::Host),
+            None => Err(MailboxRefusal::Host),
             Some(_) if is_peoples => Ok(Mailbox::People),
             Some(_) if local.eq_ignore_ascii_case(FEEDBACK_MAILBOX) => Ok(Mailbox::Feedback),
             Some(_) if local.eq_ignore_ascii_case(DMARC_MAILBOX) => Ok(Mailbox::Dmarc),
-            Some(_) => Err(NotOurs::Mailbox),
+            Some(_) => Err(MailboxRefusal::Mailbox),
         })
     }
 
@@ -112,11 +112,11 @@ impl Receiver {
         token: &Parsed,
         name: &DomainName,
         host: Option<Host>,
-    ) -> Result<Result<Mailbox, NotOurs>, StoreError> {
-        let stranger = if host.is_some() { NotOurs::Mailbox } else { NotOurs::Host };
+    ) -> Result<Result<Mailbox, MailboxRefusal>, StoreError> {
+        let stranger = if host.is_some() { MailboxRefusal::Mailbox } else { MailboxRefusal::Host };
         let path = match self.verify(read, token, &self.engine.settings.return_path_keys)? {
             Ok(path) => path,
-            Err(InvalidReturnPath::Expired) if host.is_some() => return Ok(Err(NotOurs::Expired)),
+            Err(InvalidReturnPath::Expired) if host.is_some() => return Ok(Err(MailboxRefusal::Expired)),
             Err(InvalidReturnPath::Expired | InvalidReturnPath::Malformed | InvalidReturnPath::Forged) => {
                 return Ok(Err(stranger));
             }

@@ -12,7 +12,7 @@ mod tests;
 mod tokens;
 
 pub use dmarc::{DmarcResult, DmarcTally};
-pub use mailbox::{Mailbox, NotOurs};
+pub use mailbox::{Mailbox, MailboxRefusal};
 pub use tally::{AcceptedKind, ReceiptCounts};
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::base::id::AccountId;
 use crate::domain::address::Address;
 use crate::domain::network::Network;
 use crate::domain::return_path::{Parsed, ReturnPath};
-use crate::machine::transfer::Wire;
+use crate::machine::transfer::AttemptProgress;
 use crate::mail::dkim_verify::{self, UnverifiedSignature};
 use crate::mail::report::{self, Report};
 use crate::smtp::rules::Rules;
@@ -146,8 +146,8 @@ impl Receiver {
             return Ok(AcceptedKind::Untied);
         }
         let is_proven = match tie {
-            Tie::ReturnPath => true,
-            Tie::FeedbackId => self.first_verified(signatures).await.is_some(),
+            LinkEvidence::ReturnPath => true,
+            LinkEvidence::FeedbackId => self.first_verified(signatures).await.is_some(),
         };
         if !is_proven {
             return Ok(AcceptedKind::Unproven);
@@ -190,7 +190,7 @@ impl Receiver {
     ) -> Result<(), StoreError> {
         let ReturnPath { account, message } = path;
         let lease = self.engine.leases.take_within(message, max_wait).await;
-        let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
+        let wire = if lease.is_some() { AttemptProgress::Idle } else { AttemptProgress::Busy };
         record.leases.extend(lease);
         let mut others = Leased::default();
         if news.suppresses() {
@@ -223,9 +223,9 @@ impl Receiver {
     /// Returns the messages that the report is about, with the evidence: the mailboxes that it was sent to. Without
     /// such mailboxes, it is our first token in the returned message. Sorted by identifier, so that two reports never
     /// wait for each other.
-    fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<(Vec<Subject>, Tie), StoreError> {
+    fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<(Vec<Subject>, LinkEvidence), StoreError> {
         let snapshot = self.engine.store.snapshot()?;
-        let mut tie = Tie::ReturnPath;
+        let mut tie = LinkEvidence::ReturnPath;
         let mut paths: Vec<ReturnPath> = mailboxes
             .iter()
             .filter_map(|mailbox| match mailbox {
@@ -236,8 +236,8 @@ impl Receiver {
         if paths.is_empty() {
             for token in tokens::of(report) {
                 let (path, kind) = match token {
-                    Token::ReturnPath(token) => (self.return_path_of(&snapshot, &token)?, Tie::ReturnPath),
-                    Token::FeedbackId(token) => (self.feedback_id_of(&snapshot, &token)?, Tie::FeedbackId),
+                    Token::ReturnPath(token) => (self.return_path_of(&snapshot, &token)?, LinkEvidence::ReturnPath),
+                    Token::FeedbackId(token) => (self.feedback_id_of(&snapshot, &token)?, LinkEvidence::FeedbackId),
                 };
                 if let Some(path) = path {
                     paths.push(path);
@@ -274,7 +274,7 @@ type Subject = (ReturnPath, MessageRow);
 
 /// Evidence that links a report to its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tie {
+enum LinkEvidence {
     /// The return path, which is secret.
     ReturnPath,
     /// Only a header field. Everybody who has seen the message can write such a report.

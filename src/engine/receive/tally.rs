@@ -1,6 +1,6 @@
 //! Counts of returned mail since the start, for metrics. They contain no addresses or message identifiers.
 
-use super::mailbox::NotOurs;
+use super::mailbox::MailboxRefusal;
 use crate::base::meter::Counter;
 
 /// Kind of an accepted message.
@@ -72,7 +72,7 @@ impl AcceptedKind {
 #[derive(Debug, Default)]
 pub struct ReceiptCounts {
     taken: [Counter; AcceptedKind::ALL.len()],
-    refused: [Counter; NotOurs::ALL.len()],
+    refused: [Counter; MailboxRefusal::ALL.len()],
 }
 
 impl ReceiptCounts {
@@ -80,7 +80,7 @@ impl ReceiptCounts {
         self.taken[taken as usize].count();
     }
 
-    pub(super) fn count_refused(&self, why: NotOurs) {
+    pub(super) fn count_refused(&self, why: MailboxRefusal) {
         self.refused[why as usize].count();
     }
 
@@ -91,6 +91,6 @@ impl ReceiptCounts {
 
     /// Returns the number of refused recipients by reason.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        NotOurs::ALL.into_iter().map(|why| (why.as_str(), self.refused[why as usize].read()))
+        MailboxRefusal::ALL.into_iter().map(|why| (why.as_str(), self.refused[why as usize].read()))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::domain::return_path::{self, Parsed};
 use crate::mail::feedback;
-use crate::mail::report::{Report, Returned};
+use crate::mail::report::{Report, ReturnedHeader};
 
 /// Header fields of a returned message that contain our tokens unchanged.
 const TOKEN_FIELDS: [&str; 2] = ["CFBL-Feedback-ID", "Feedback-ID"];
@@ -32,11 +32,11 @@ pub(super) fn of(report: &Report) -> Vec<Token> {
     found
 }
 
-fn of_paths(returned: &Returned) -> impl Iterator<Item = Token> {
+fn of_paths(returned: &ReturnedHeader) -> impl Iterator<Item = Token> {
     returned.all("Return-Path").into_iter().filter_map(|value| of_address(&value)).map(Token::ReturnPath)
 }
 
-fn of_fields(returned: &Returned) -> impl Iterator<Item = Token> {
+fn of_fields(returned: &ReturnedHeader) -> impl Iterator<Item = Token> {
     TOKEN_FIELDS.into_iter().flat_map(|name| returned.all(name)).flat_map(|value| {
         let tokens = feedback::candidates(&value).filter_map(|id| return_path::decode_token(id).ok());
         tokens.map(Token::FeedbackId).collect::<Vec<_>>()

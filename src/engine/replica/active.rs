@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::base::{BaseMaker, BasePolicy};
 use super::error::ReplicaError;
-use super::join::Joined;
+use super::join::ClaimedLog;
 use super::keys;
 use super::shared::{ModeWords, Shared};
 use super::shipper::{Shipper, ShipperEnd};
@@ -42,13 +42,13 @@ impl Active {
     /// # Errors
     /// The store does not replicate, or the base of a migrated store could not be made.
     pub async fn start(
-        joined: Joined,
+        joined: ClaimedLog,
         store: &Arc<Store>,
         pace: Pace,
         policy: BasePolicy,
     ) -> Result<Self, ReplicaError> {
         let lease = Arc::new(joined.begin_lease());
-        let Joined { objects, claim, was_migrated, .. } = joined;
+        let ClaimedLog { objects, claim, was_migrated, .. } = joined;
         let outbox = store.outbox().map(Arc::clone).ok_or(ReplicaError::NoBase)?;
         let holder = objects.holder.to_string();
         let shared = Arc::new(Shared::new(outbox, claim, lease, pace.words, holder, objects.clock.now()));

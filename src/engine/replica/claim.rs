@@ -26,7 +26,7 @@ pub struct PendingClaim {
 
 /// Result of a try to claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claimed {
+pub enum ClaimResult {
     /// This process owns the log; its claim is at this position.
     Yes(Position),
     /// The slot was taken: the log has grown, and must be followed.
@@ -59,14 +59,14 @@ impl PendingClaim {
     ///
     /// # Errors
     /// The bucket; the same claim may be retried.
-    pub async fn attempt(&self, objects: &ReplicaObjects) -> Result<Claimed, ReplicaError> {
+    pub async fn attempt(&self, objects: &ReplicaObjects) -> Result<ClaimResult, ReplicaError> {
         let slot = self.position.slot;
         if objects.create_fixed(&ObjectName::Slot(slot), &self.bytes).await? == CreateResult::Other {
-            return Ok(Claimed::Moved);
+            return Ok(ClaimResult::Moved);
         }
         match objects.has_base_from(slot).await? {
-            true => Ok(Claimed::History),
-            false => Ok(Claimed::Yes(self.position)),
+            true => Ok(ClaimResult::History),
+            false => Ok(ClaimResult::Yes(self.position)),
         }
     }
 }

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bucket_retry::{BucketRetry, OnWait};
-use super::claim::{Claimed, PendingClaim};
+use super::claim::{ClaimResult, PendingClaim};
 use super::error::ReplicaError;
 use super::follow::{Cursor, FollowStep, LogFollower};
 use super::lease::Lease;
@@ -57,7 +57,7 @@ use crate::store::schema::FORMAT;
 const CLAIM_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// A claimed log.
-pub struct Joined {
+pub struct ClaimedLog {
     /// The objects of the store.
     pub objects: ReplicaObjects,
     /// The position of the claim.
@@ -73,7 +73,7 @@ pub struct Joined {
     real: Arc<dyn Clock>,
 }
 
-impl Joined {
+impl ClaimedLog {
     /// Returns how long the previous holder may still send mail.
     pub fn wait(&self) -> Duration {
         self.predecessor.wait()
@@ -95,7 +95,7 @@ pub async fn join<'a>(
     directory: &Path,
     cause: ClaimCause,
     on_wait: &'a mut OnWait<'a>,
-) -> Result<Joined, ReplicaError> {
+) -> Result<ClaimedLog, ReplicaError> {
     let mut retry = BucketRetry::new(on_wait);
     let follower = Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&world.entropy))?;
     let is_fork = is_fork(&world.disk, directory);
@@ -105,7 +105,7 @@ pub async fn join<'a>(
             break identified;
         }
     };
-    let mut joining = Joining {
+    let mut joining = JoiningStore {
         log: LogFollower::at(follower, cursor),
         own_claim: OwnClaim::read(&world.disk, directory),
         directory: directory.to_owned(),
@@ -173,7 +173,7 @@ async fn begin_log(
 }
 
 /// A store that is catching up for a claim.
-struct Joining {
+struct JoiningStore {
     world: ReplicaWorld,
     directory: PathBuf,
     objects: ReplicaObjects,
@@ -191,9 +191,9 @@ struct Joining {
     pending: Option<PendingClaim>,
 }
 
-impl Joining {
+impl JoiningStore {
     /// Applies the next slot, or tries once to claim the one after the last. Returns `None` until the claim succeeds.
-    async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
+    async fn turn(&mut self) -> Result<Option<ClaimedLog>, ReplicaError> {
         if !self.has_asked_for_keys {
             // A wrong answer may have kept a key from a standby. Once it is active, it does not ask any more.
             self.log.adopt_missing_keys(&self.objects).await?;
@@ -232,24 +232,24 @@ impl Joining {
     }
 
     /// Handles the outcome of a claim.
-    fn finish(&mut self, claimed: Claimed, asked: &PendingClaim) -> Result<Option<Joined>, ReplicaError> {
+    fn finish(&mut self, claimed: ClaimResult, asked: &PendingClaim) -> Result<Option<ClaimedLog>, ReplicaError> {
         match claimed {
-            Claimed::Moved if self.cause == ClaimCause::Failover => Err(ReplicaError::Moved),
-            Claimed::Moved => {
+            ClaimResult::Moved if self.cause == ClaimCause::Failover => Err(ReplicaError::Moved),
+            ClaimResult::Moved => {
                 self.log.expect_slots();
                 Ok(None)
             }
-            Claimed::History => {
+            ClaimResult::History => {
                 let why = "the log starts again after the free slot".to_owned();
                 Err(ReplicaError::Broken { slot: self.log.cursor.slot, why })
             }
-            Claimed::Yes(claim) => {
+            ClaimResult::Yes(claim) => {
                 let predecessor = self.predecessor();
                 self.record(&claim, asked, predecessor.wait())?;
                 let was_migrated = self.log.follower.format()? != FORMAT;
                 let (objects, real) = (self.objects.clone(), Arc::clone(&self.world.real));
                 let (lease, asked_at) = (self.world.lease, asked.asked_at);
-                Ok(Some(Joined { objects, claim, predecessor, was_migrated, lease, asked_at, real }))
+                Ok(Some(ClaimedLog { objects, claim, predecessor, was_migrated, lease, asked_at, real }))
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::smtp::server::Answer;
 use crate::store::AppendedBodies;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
-use crate::store::op::accept_all::{AcceptAll, OneRefused};
+use crate::store::op::accept_all::{AcceptAll, FirstRefusal};
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 
 /// Reason why a message has no identifiers to answer with.
@@ -41,7 +41,7 @@ impl From<Answer> for Failure {
 }
 
 /// A transaction whose message has arrived.
-pub(super) struct Submitting {
+pub(super) struct ReceivedTransaction {
     engine: Arc<Engine>,
     caller: Arc<Caller>,
     client: SmtpClient,
@@ -49,7 +49,7 @@ pub(super) struct Submitting {
 }
 
 /// Reason why one try failed.
-enum Stopped {
+enum AcceptFailure {
     /// The domain was changed meanwhile. Try again.
     DomainChanged,
     /// The account may not send from the domain. In `dev`, the domain may be registered automatically.
@@ -57,7 +57,7 @@ enum Stopped {
     Failed(Failure),
 }
 
-impl<T: Into<Failure>> From<T> for Stopped {
+impl<T: Into<Failure>> From<T> for AcceptFailure {
     fn from(failure: T) -> Self {
         Self::Failed(failure.into())
     }
@@ -66,9 +66,9 @@ impl<T: Into<Failure>> From<T> for Stopped {
 /// The idempotency key of each recipient.
 pub(super) type Claims = Arc<Vec<Option<IdempotencyClaim>>>;
 /// Guards that mark idempotency keys as in use, until the last owner drops them.
-type Marks = Arc<Vec<KeyMark>>;
+type KeyMarks = Arc<Vec<KeyMark>>;
 
-impl Submitting {
+impl ReceivedTransaction {
     pub(super) fn new(engine: Arc<Engine>, caller: Caller, client: SmtpClient, transaction: Transaction) -> Self {
         Self { engine, caller: Arc::new(caller), client, transaction }
     }
@@ -85,13 +85,13 @@ impl Submitting {
         for _ in 0..TRIES {
             match self.try_once(&shared, &claims, &marks).await {
                 Ok(ids) => return Ok(ids),
-                Err(Stopped::DomainChanged) => {}
-                Err(Stopped::DomainUnusable(failure)) => {
+                Err(AcceptFailure::DomainChanged) => {}
+                Err(AcceptFailure::DomainUnusable(failure)) => {
                     if !self.engine.adopt_domain(self.caller.account, shared.message.from.domain()).await {
                         return Err(failure);
                     }
                 }
-                Err(Stopped::Failed(failure)) => return Err(failure),
+                Err(AcceptFailure::Failed(failure)) => return Err(failure),
             }
         }
         Err(reply::domain_changed().into())
@@ -115,7 +115,7 @@ impl Submitting {
 
     /// Returns the idempotency key of each recipient, and the guards that mark the keys as in use. They never equal the
     /// API's keys, which don't contain NUL.
-    fn claims(&self, shared: &SharedMessage) -> Result<(Claims, Marks), Failure> {
+    fn claims(&self, shared: &SharedMessage) -> Result<(Claims, KeyMarks), Failure> {
         let recipients = &self.transaction.recipients;
         let (Some(key), Some(body_hash)) = (&shared.message.steering.idempotency_key, shared.fingerprint) else {
             return Ok((Arc::new(vec![None; recipients.len()]), Arc::default()));
@@ -137,8 +137,8 @@ impl Submitting {
         &self,
         shared: &Arc<SharedMessage>,
         claims: &Claims,
-        marks: &Marks,
-    ) -> Result<Vec<String>, Stopped> {
+        marks: &KeyMarks,
+    ) -> Result<Vec<String>, AcceptFailure> {
         let from = shared.message.from.domain().as_str();
         let recipients: Arc<[_]> = self.transaction.recipients.clone().into();
         let (caller, shared, claims) = (Arc::clone(&self.caller), Arc::clone(shared), Arc::clone(claims));
@@ -179,8 +179,8 @@ impl Submitting {
         &self,
         appended: AppendedBodies,
         accepts: Vec<Accept>,
-        marks: &Marks,
-    ) -> Result<Result<Vec<Accepted>, OneRefused>, Failure> {
+        marks: &KeyMarks,
+    ) -> Result<Result<Vec<Accepted>, FirstRefusal>, Failure> {
         let (sender, answer) = oneshot::channel();
         let op = move |at: Vec<_>| {
             let mut messages = accepts;
@@ -215,9 +215,9 @@ impl Submitting {
     }
 
     /// Converts the refusal for the recipient at `place` and the sending domain `from` to the end of a try.
-    fn refused(&self, from: &str, place: usize, stop: OpError<Refusal>) -> Stopped {
+    fn refused(&self, from: &str, place: usize, stop: OpError<Refusal>) -> AcceptFailure {
         match stop {
-            OpError::Refused(Refusal::DomainChanged) => Stopped::DomainChanged,
+            OpError::Refused(Refusal::DomainChanged) => AcceptFailure::DomainChanged,
             OpError::Refused(refusal) => {
                 if let Refusal::QuotaExhausted(exhausted) = &refusal {
                     self.engine.quota_refused(self.caller.account, exhausted);
@@ -225,8 +225,8 @@ impl Submitting {
                 let to = &self.transaction.recipients[place];
                 let failure = reply::of_refusal(&self.engine, &self.caller, from, &refusal, to).into();
                 match refusal {
-                    Refusal::DomainUnknown | Refusal::DomainUnverified => Stopped::DomainUnusable(failure),
-                    _ => Stopped::Failed(failure),
+                    Refusal::DomainUnknown | Refusal::DomainUnverified => AcceptFailure::DomainUnusable(failure),
+                    _ => AcceptFailure::Failed(failure),
                 }
             }
             OpError::Failed(error) => error.into(),

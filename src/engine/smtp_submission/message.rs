@@ -1,6 +1,6 @@
 //! The final dot: accepts the messages of a transaction, all or none, and answers.
 
-use super::accepting::{Failure, Submitting};
+use super::accepting::{Failure, ReceivedTransaction};
 use super::{Decision, SmtpRefusal, SmtpSession, SubmissionStage};
 use crate::mail::submitted;
 use crate::smtp::server::Answer;
@@ -30,10 +30,11 @@ impl SmtpSession {
     }
 
     /// Ends the transaction, and returns it with its message's submission.
-    fn submitting(&mut self) -> Option<Submitting> {
+    fn submitting(&mut self) -> Option<ReceivedTransaction> {
         let (transaction, login) = (self.transaction.take()?, self.login.as_ref()?);
         let (engine, client) = (self.engine.clone(), self.client.clone());
-        (!transaction.recipients.is_empty()).then(|| Submitting::new(engine, login.caller.clone(), client, transaction))
+        (!transaction.recipients.is_empty())
+            .then(|| ReceivedTransaction::new(engine, login.caller.clone(), client, transaction))
     }
 
     fn mail_from(&self) -> String {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::message_builder::{Prepared, Ready};
+use super::message_builder::{PreparedMessage, Ready};
 use super::{BegunKey, KeyMark, SubmitError, TRIES};
 use crate::domain::submission::Submission;
 use crate::engine::signing::MESSAGES_PER_JOB;
@@ -37,7 +37,7 @@ struct Batch {
 }
 
 /// Messages that were composed and signed, by their positions in the batch.
-type PreparedMessages = Vec<(usize, Result<Prepared, SubmitError>)>;
+type PreparedMessages = Vec<(usize, Result<PreparedMessage, SubmitError>)>;
 
 impl Engine {
     /// Accepts each message of a list independently, in order, and returns the outcomes in that order. Continues even
@@ -103,13 +103,13 @@ impl Batch {
         let (mut places, mut bodies, mut accepts) = (Vec::new(), Vec::new(), Vec::new());
         for (place, prepared) in prepared {
             match prepared {
-                Ok(Prepared::Message(ready)) => {
+                Ok(PreparedMessage::Message(ready)) => {
                     let Ready { body, accept } = *ready;
                     places.push(place);
                     bodies.push(body);
                     accepts.push(accept);
                 }
-                Ok(Prepared::Replay(accepted)) => self.outcomes[place] = Some(Ok(accepted)),
+                Ok(PreparedMessage::Replay(accepted)) => self.outcomes[place] = Some(Ok(accepted)),
                 Err(error) => self.outcomes[place] = Some(Err(error)),
             }
         }

@@ -18,7 +18,7 @@ use crate::engine::settings::Settings;
 use crate::engine::signing::{KeyCache, SigningPool, active};
 use crate::machine::service_clock::ServiceTime;
 use crate::machine::{retention, retry};
-use crate::mail::compose::{ComposeFacts, Composed, compose};
+use crate::mail::compose::{ComposeFacts, ComposedMessage, compose};
 use crate::mail::dkim::{self, SigningFailed, SigningKey};
 use crate::mail::feedback::{self, Feedback};
 use crate::store::Store;
@@ -33,7 +33,7 @@ use crate::store::row::message::MessageRow;
 const MEANWHILE_BYTES_MIN: usize = 4096;
 
 /// A message ready to be committed, or the answer to a repeated request.
-pub(in crate::engine) enum Prepared {
+pub(in crate::engine) enum PreparedMessage {
     Replay(Accepted),
     Message(Box<Ready>),
 }
@@ -59,7 +59,7 @@ impl MessageBuilder<'_> {
         submission: &Submission,
         idempotency: Option<IdempotencyClaim>,
         time: ServiceTime,
-    ) -> Result<Prepared, SubmitError> {
+    ) -> Result<PreparedMessage, SubmitError> {
         let (account, now) = (caller.account, time.now);
         let stored_bytes_max = self.settings.stored_bytes_per_account;
         let key_stream = caller.key.as_ref().and_then(|key| key.stream);
@@ -85,7 +85,7 @@ impl MessageBuilder<'_> {
         };
         let admitted = match admission::check(&snapshot, &question, &time)? {
             Admission::Replay { answer, quota } => {
-                return Ok(Prepared::Replay(Accepted { answer, quota, is_replay: true }));
+                return Ok(PreparedMessage::Replay(Accepted { answer, quota, is_replay: true }));
             }
             Admission::Admitted(admitted) => admitted,
         };
@@ -113,7 +113,7 @@ impl MessageBuilder<'_> {
         self.check_storage(account, &body)?;
         let answer = answer(id, &message);
         let accept = Accept { account, key_stream, id, message, answer, idempotency, stored_bytes_max };
-        Ok(Prepared::Message(Box::new(Ready { body, accept })))
+        Ok(PreparedMessage::Message(Box::new(Ready { body, accept })))
     }
 
     /// Checks the storage limit again once the size is known. If the body were refused only after it was appended, it
@@ -180,7 +180,7 @@ impl MessageBuilder<'_> {
         caller: &Caller,
         id: MessageId,
         submission: &Submission,
-        composed: &Composed,
+        composed: &ComposedMessage,
         admitted: &Admitted,
         now: Timestamp,
         bytes: usize,

@@ -32,7 +32,7 @@ use crate::store::read::Read as _;
 use crate::store::row::message::MessageRow;
 
 use super::signing::SigningPool;
-use message_builder::{MessageBuilder, Prepared, Ready};
+use message_builder::{MessageBuilder, PreparedMessage, Ready};
 
 /// Maximum number of tries to compose a message whose domain changes meanwhile.
 pub(super) const TRIES: usize = 3;
@@ -183,7 +183,7 @@ impl Engine {
         let work = move || {
             let helpers = is_done_here.then_some(&engine.signing);
             match engine.prepare(&caller, &submission, idempotency, helpers) {
-                Ok(Prepared::Message(ready)) => {
+                Ok(PreparedMessage::Message(ready)) => {
                     let Ready { body, accept } = *ready;
                     let op = move |place: Place| accept.at(place);
                     let done = move |answer: Result<Accepted, _>| {
@@ -191,7 +191,7 @@ impl Engine {
                     };
                     engine.store.post_with_body(announcement, body, op, done);
                 }
-                Ok(Prepared::Replay(accepted)) => drop(sender.send(Ok(accepted))),
+                Ok(PreparedMessage::Replay(accepted)) => drop(sender.send(Ok(accepted))),
                 Err(error) => drop(sender.send(Err(error))),
             }
         };
@@ -259,7 +259,7 @@ impl Engine {
         submission: &Submission,
         idempotency: Option<IdempotencyClaim>,
         helpers: Option<&SigningPool>,
-    ) -> Result<Prepared, SubmitError> {
+    ) -> Result<PreparedMessage, SubmitError> {
         let Self { store, settings, signing, .. } = self;
         let workbench = MessageBuilder { store, settings, keys: signing.keys(), helpers };
         self.signing.timed(|| workbench.prepare(caller, submission, idempotency, self.clock.time()))

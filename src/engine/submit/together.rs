@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::message_builder::{Prepared, Ready};
+use super::message_builder::{PreparedMessage, Ready};
 use super::{KeyInUse, SubmitError, TRIES};
 use crate::base::id::MessageId;
 use crate::domain::submission::Submission;
@@ -11,7 +11,7 @@ use crate::engine::{Caller, Engine};
 use crate::machine::quota::QuotaView;
 use crate::store::error::{OpError, StoreError};
 use crate::store::op::accept::Accept;
-use crate::store::op::accept_all::{AcceptAll, OneRefused};
+use crate::store::op::accept_all::{AcceptAll, FirstRefusal};
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 
 /// Messages to be accepted together.
@@ -54,10 +54,10 @@ impl From<StoreError> for ListRefused {
     }
 }
 
-impl From<OpError<OneRefused>> for ListRefused {
-    fn from(stop: OpError<OneRefused>) -> Self {
+impl From<OpError<FirstRefusal>> for ListRefused {
+    fn from(stop: OpError<FirstRefusal>) -> Self {
         match stop {
-            OpError::Refused(OneRefused { place, refusal }) => {
+            OpError::Refused(FirstRefusal { place, refusal }) => {
                 Self { place: Some(place), error: SubmitError::Refused(refusal) }
             }
             OpError::Failed(error) => error.into(),
@@ -110,8 +110,8 @@ impl Engine {
         while ready.len() < submissions.len() {
             let (engine, of, all, first) = (Arc::clone(self), caller.clone(), Arc::clone(submissions), ready.len());
             let prepare = move |place: usize| match engine.prepare(&of, &all[place], None, None) {
-                Ok(Prepared::Message(ready)) => Ok(*ready),
-                Ok(Prepared::Replay(_)) => unreachable!("a message without a key is never a repetition"),
+                Ok(PreparedMessage::Message(ready)) => Ok(*ready),
+                Ok(PreparedMessage::Replay(_)) => unreachable!("a message without a key is never a repetition"),
                 Err(error) => Err(ListRefused { place: Some(place), error }),
             };
             let end = submissions.len().min(first + MESSAGES_PER_JOB);

@@ -108,11 +108,11 @@ impl StsCache {
     }
 
     /// Returns the identifier of the policy that the domain announces.
-    async fn announced(&self, domain: &DomainName, requester: Requester) -> Result<Option<String>, Unasked> {
+    async fn announced(&self, domain: &DomainName, requester: Requester) -> Result<Option<String>, TooManyLookups> {
         match self.engine.resolver.txt(&format!("_mta-sts.{domain}"), requester).await {
             Ok(texts) => Ok(announced_id(&texts)),
             Err(LookupFailure::Absent | LookupFailure::Temporary(_)) => Ok(None),
-            Err(LookupFailure::Unasked) => Err(Unasked),
+            Err(LookupFailure::Unasked) => Err(TooManyLookups),
         }
     }
 
@@ -232,7 +232,7 @@ impl StsCache {
 }
 
 /// A request was impossible, because too many lookups are in flight.
-struct Unasked;
+struct TooManyLookups;
 
 /// Reason for fetching a policy.
 #[derive(Clone, Copy, PartialEq, Eq)]

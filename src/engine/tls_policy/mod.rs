@@ -45,7 +45,7 @@ pub(super) struct DomainPolicy {
 
 /// Reason why no requirement is known for a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unmet {
+pub(super) enum NoPolicy {
     /// The server can't be used under the domain's policy.
     Unfit(Unfit),
     /// The policy could not be looked up, because too many lookups are in flight. This says nothing about the policy.
@@ -72,7 +72,7 @@ impl TlsPolicies {
         let KnownPolicy { policy, failure, is_unasked } = self.cache.get(domain, requester).await;
         let known = DomainPolicy { domain: domain.clone(), sts: policy, is_unasked };
         if let Some(failure) = failure {
-            self.post(&known, Applied::of(PolicyType::Sts), None, Some(failure.fault));
+            self.post(&known, AppliedPolicy::of(PolicyType::Sts), None, Some(failure.fault));
         }
         known
     }
@@ -86,9 +86,9 @@ impl TlsPolicies {
         policy: &DomainPolicy,
         host: &MailHost,
         requester: Requester,
-    ) -> Result<TlsRequirement, Unmet> {
+    ) -> Result<TlsRequirement, NoPolicy> {
         if policy.is_unasked {
-            return Err(Unmet::Unasked);
+            return Err(NoPolicy::Unasked);
         }
         let records = self.tlsa_of(host, requester).await?;
         let dane = records.map(|(name, records)| DaneTerms {
@@ -99,7 +99,7 @@ impl TlsPolicies {
             // DANE takes precedence over MTA-STS (RFC 8461 2).
             (Some(terms), _) if !terms.associations.is_empty() => Ok(TlsRequirement::Dane(Arc::new(terms))),
             (_, Some(sts)) if sts.admits(&host.name) => Ok(TlsRequirement::Pkix),
-            (_, Some(_)) => Err(Unmet::Unfit(Unfit {
+            (_, Some(_)) => Err(NoPolicy::Unfit(Unfit {
                 fault: TlsFault::StsPolicyInvalid,
                 why: format!("{} is not listed in the domain's MTA-STS policy", host.name),
             })),
@@ -109,7 +109,11 @@ impl TlsPolicies {
     }
 
     /// Returns the first TLSA records for `host`, and their name.
-    async fn tlsa_of(&self, host: &MailHost, requester: Requester) -> Result<Option<(String, Vec<TlsaRecord>)>, Unmet> {
+    async fn tlsa_of(
+        &self,
+        host: &MailHost,
+        requester: Requester,
+    ) -> Result<Option<(String, Vec<TlsaRecord>)>, NoPolicy> {
         for name in &host.tlsa_names {
             match self.engine.resolver.tlsa(&format!("_{}._tcp.{name}", self.port), requester).await {
                 Ok(records) => return Ok(Some((name.clone(), records))),
@@ -117,9 +121,9 @@ impl TlsPolicies {
                 // An attacker who suppresses the answer must not receive the mail (RFC 7672 2.1.1).
                 Err(LookupFailure::Temporary(why)) => {
                     let why = format!("the TLSA records of {name} could not be looked up: {why}");
-                    return Err(Unmet::Unfit(Unfit { fault: TlsFault::DnssecInvalid, why }));
+                    return Err(NoPolicy::Unfit(Unfit { fault: TlsFault::DnssecInvalid, why }));
                 }
-                Err(LookupFailure::Unasked) => return Err(Unmet::Unasked),
+                Err(LookupFailure::Unasked) => return Err(NoPolicy::Unasked),
             }
         }
         Ok(None)
@@ -131,7 +135,7 @@ impl TlsPolicies {
             TlsFault::DnssecInvalid => PolicyType::Tlsa,
             _ => PolicyType::Sts,
         };
-        self.post(policy, Applied::of(policy_type), Some(host), Some(unfit.fault));
+        self.post(policy, AppliedPolicy::of(policy_type), Some(host), Some(unfit.fault));
     }
 
     /// Counts an open session, with the security that `tls` describes.
@@ -180,8 +184,8 @@ impl TlsPolicies {
         self.post(policy, policy.applied(requirement), Some(host), Some(fault));
     }
 
-    fn post(&self, policy: &DomainPolicy, applied: Applied<'_>, host: Option<&str>, fault: Option<TlsFault>) {
-        let Applied { policy_type, associations } = applied;
+    fn post(&self, policy: &DomainPolicy, applied: AppliedPolicy<'_>, host: Option<&str>, fault: Option<TlsFault>) {
+        let AppliedPolicy { policy_type, associations } = applied;
         let text = match policy_type {
             PolicyType::Sts => policy.sts.as_ref().map(|sts| sts.lines()).unwrap_or_default(),
             PolicyType::Tlsa => associations.iter().take(TLSA_MAX).map(Association::to_text).collect(),
@@ -209,24 +213,24 @@ impl DomainPolicy {
     }
 
     /// Returns the policy under which a session with `requirement` is counted.
-    fn applied<'r>(&self, requirement: &'r TlsRequirement) -> Applied<'r> {
+    fn applied<'r>(&self, requirement: &'r TlsRequirement) -> AppliedPolicy<'r> {
         match (requirement, &self.sts) {
             (TlsRequirement::Dane(terms), _) => {
-                Applied { policy_type: PolicyType::Tlsa, associations: &terms.associations }
+                AppliedPolicy { policy_type: PolicyType::Tlsa, associations: &terms.associations }
             }
-            (TlsRequirement::Pkix, _) | (TlsRequirement::Opportunistic, Some(_)) => Applied::of(PolicyType::Sts),
-            (TlsRequirement::Opportunistic, None) => Applied::of(PolicyType::NoPolicyFound),
+            (TlsRequirement::Pkix, _) | (TlsRequirement::Opportunistic, Some(_)) => AppliedPolicy::of(PolicyType::Sts),
+            (TlsRequirement::Opportunistic, None) => AppliedPolicy::of(PolicyType::NoPolicyFound),
         }
     }
 }
 
 /// The policy of a session, with its TLSA records for DANE.
-struct Applied<'r> {
+struct AppliedPolicy<'r> {
     policy_type: PolicyType,
     associations: &'r [Association],
 }
 
-impl Applied<'_> {
+impl AppliedPolicy<'_> {
     const fn of(policy_type: PolicyType) -> Self {
         Self { policy_type, associations: &[] }
     }

@@ -30,7 +30,7 @@ use crate::domain::submission::{Content, Submission};
 use crate::mail::tls_report::{DateRange, Failure, MEDIA_TYPE, Policy, PolicyReport, Route, Summary, TlsReport};
 use crate::smtp::tls_rpt::{Destination, destinations};
 use crate::store::error::{OpError, StoreError};
-use crate::store::op::Never;
+use crate::store::op::Infallible;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 use crate::store::op::settle_tls_report::SettleTlsReport;
 use crate::store::op::tls_report::end_of;
@@ -61,7 +61,7 @@ struct ReportDay {
 
 /// Result of submitting a report to one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum ReportOutcome {
     /// The report was submitted, or permanently refused.
     Done,
     /// A later attempt may succeed.
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     /// Serves the timer of a day's report to one domain.
-    pub(super) async fn report_tls(self: &Arc<Self>, post: &dyn Post, timer: Timer) -> Result<(), OpError<Never>> {
+    pub(super) async fn report_tls(self: &Arc<Self>, post: &dyn Post, timer: Timer) -> Result<(), OpError<Infallible>> {
         let over = SettleTlsReport { timer, delivered_to: Vec::new(), again: None };
         let Some(from) = &self.settings.tls_reports_from else { return self.store.commit(over).await };
         let Some(mut counted) = ReportDay::look(&self.store.snapshot()?, timer)? else {
@@ -140,7 +140,7 @@ impl Engine {
             Err(LookupFailure::Absent) => Some(Vec::new()),
             Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => None,
         };
-        let mut fate = if wanted.is_some() { Fate::Done } else { Fate::Later };
+        let mut fate = if wanted.is_some() { ReportOutcome::Done } else { ReportOutcome::Later };
         let report = counted.report(&self.settings.hostname, from);
         for destination in wanted.unwrap_or_default() {
             let name = destination.to_string();
@@ -164,15 +164,15 @@ impl Engine {
                 }
             };
             match sent {
-                Fate::Done => counted.delivered_to.push(name),
-                Fate::Later => fate = Fate::Later,
+                ReportOutcome::Done => counted.delivered_to.push(name),
+                ReportOutcome::Later => fate = ReportOutcome::Later,
             }
         }
         let again = match fate {
-            Fate::Done => None,
-            Fate::Later => self.next_try(&counted),
+            ReportOutcome::Done => None,
+            ReportOutcome::Later => self.next_try(&counted),
         };
-        if fate == Fate::Later && again.is_none() {
+        if fate == ReportOutcome::Later && again.is_none() {
             tracing::warn!(domain = %counted.domain, "could not submit a TLS report within a day; dropping it");
         }
         self.store.commit(SettleTlsReport { timer, delivered_to: counted.delivered_to, again }).await
@@ -191,17 +191,17 @@ impl Engine {
         to: &Address,
         counted: &ReportDay,
         report: &TlsReport,
-    ) -> Result<Fate, StoreError> {
+    ) -> Result<ReportOutcome, StoreError> {
         let Some(account) = self.owner_of(from.domain())? else {
             tracing::error!(
                 domain = %from.domain(),
                 "delivery.tls_reports_from has no verified domain; TLS report not sent"
             );
-            return Ok(Fate::Later);
+            return Ok(ReportOutcome::Later);
         };
         if !self.has_quota_for_reports(account)? {
             tracing::warn!(%account, "half of the account's quota is used; sending a TLS report later");
-            return Ok(Fate::Later);
+            return Ok(ReportOutcome::Later);
         }
         let submitter = &self.settings.hostname;
         let message = report.message(Route { from, to, domain: &counted.domain, submitter });
@@ -222,16 +222,16 @@ impl Engine {
         let claim = IdempotencyClaim { key_hash, body_hash: key_hash };
         let caller = Caller { account, key: None };
         match self.submit(&caller, submission, Some(claim)).await {
-            Ok(_) | Err(SubmitError::Refused(Refusal::RecipientSuppressed)) => Ok(Fate::Done),
+            Ok(_) | Err(SubmitError::Refused(Refusal::RecipientSuppressed)) => Ok(ReportOutcome::Done),
             Err(SubmitError::Invalid(violations)) => {
                 tracing::error!(faults = ?violations.by_field().keys(), "could not compose a TLS report; dropping it");
-                Ok(Fate::Done)
+                Ok(ReportOutcome::Done)
             }
             Err(SubmitError::Refused(why)) => {
                 tracing::error!(?why, "delivery.tls_reports_from can't send a TLS report; trying again later");
-                Ok(Fate::Later)
+                Ok(ReportOutcome::Later)
             }
-            Err(SubmitError::InProgress | SubmitError::Full) => Ok(Fate::Later),
+            Err(SubmitError::InProgress | SubmitError::Full) => Ok(ReportOutcome::Later),
             Err(SubmitError::Failed(error)) => Err(error),
         }
     }
@@ -251,16 +251,18 @@ impl Engine {
     }
 }
 
-async fn post_report(post: &dyn Post, url: url::Url, report: &TlsReport) -> Fate {
+async fn post_report(post: &dyn Post, url: url::Url, report: &TlsReport) -> ReportOutcome {
     let headers = vec![("content-type", MEDIA_TYPE.to_owned()), ("user-agent", USER_AGENT.to_owned())];
     let body = Bytes::from(report.json());
     let request = WebhookRequest { url, headers, body, requester: Requester::CHECKS };
     let outcome = post.post(request, &AtomicBool::new(false)).await;
     match (outcome.error, outcome.status) {
-        (None, _) => Fate::Done,
+        (None, _) => ReportOutcome::Done,
         // A report that the receiver rejects permanently is not sent again.
-        (Some(_), Some(status)) if (400..500).contains(&status) && status != 408 && status != 429 => Fate::Done,
-        (Some(_), _) => Fate::Later,
+        (Some(_), Some(status)) if (400..500).contains(&status) && status != 408 && status != 429 => {
+            ReportOutcome::Done
+        }
+        (Some(_), _) => ReportOutcome::Later,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::account::AccountChange;
 use crate::store::op::tls_report::{CountTlsSession, day_of};
-use crate::store::open::Surroundings;
+use crate::store::open::StoreEnvironment;
 use crate::store::read::{Order, after_prefix};
 use crate::store::row::message::MessageRow;
 use crate::store::timer::TimerKind;
@@ -101,7 +101,7 @@ impl World {
         });
         let entropy = Arc::new(SeededEntropy::new(7));
         let time = Arc::clone(&outside);
-        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: entropy.clone() };
+        let surroundings = StoreEnvironment { now: Arc::new(move || time.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let from = from.map(|from| from.parse().unwrap());
         let settings = Settings { tls_reports_from: from, ..Settings::for_tests() };

@@ -6,17 +6,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::before_mail::NotBegun;
+use super::before_mail::NotSentReason;
 use super::body::StoredBody;
 use super::candidates::{Candidate, Question};
-use super::connecting::Opened;
+use super::connecting::OpenedSession;
 use super::destination_queue::DestinationQueue;
 use super::failed_attempt::{RelayFault, deferred, no_server, nowhere, relay_fault};
-use super::pool::Kept;
+use super::pool::PooledConnection;
 use super::settle::Unsettled;
 use super::site::Site;
-use super::tls_requirements::Held;
-use super::worker::Running;
+use super::tls_requirements::RecipientPolicy;
+use super::worker::RunningMessage;
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::event::{AttemptFacts, BounceSource};
 use crate::engine::lease::{Lease, Reservation, Step};
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// An ended attempt.
 pub(super) struct Attempt {
-    pub(super) ended: Ended,
+    pub(super) ended: AttemptEnd,
     pub(super) facts: AttemptFacts,
     /// Transcript of the sessions with all servers.
     pub(super) transcript: Transcript,
@@ -47,44 +47,44 @@ pub(super) struct Attempt {
 }
 
 /// End of an attempt.
-pub(super) enum Ended {
+pub(super) enum AttemptEnd {
     /// The message has this outcome.
     With(TransferEnd),
     /// The relay failed. There was no attempt, and the message is not charged.
     RelayFault(RelayFault),
     /// The attempt ended before its MAIL, so there is no attempt to record.
-    NotBegun(NotBegun),
+    NotBegun(NotSentReason),
 }
 
 impl Attempt {
-    fn not_begun(why: NotBegun) -> Self {
+    fn not_begun(why: NotSentReason) -> Self {
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
-        Self { ended: Ended::NotBegun(why), facts, transcript, signal: Signal::Silent }
+        Self { ended: AttemptEnd::NotBegun(why), facts, transcript, signal: Signal::Silent }
     }
 }
 
 /// Tries to hand the message of `row` to the site of its destination.
 pub(super) async fn attempt(
-    running: &Running<'_>,
+    running: &RunningMessage<'_>,
     reservation: &Reservation,
     unsettled: &mut Unsettled,
     row: &MessageRow,
 ) -> Attempt {
-    let Running { shared, queue, slot, .. } = *running;
+    let RunningMessage { shared, queue, slot, .. } = *running;
     match shared.before_mail(reservation, shared.engine.wait_to_send()).await {
         Ok(true) => {}
         // The message's timer fires again where the replica's log continues.
-        Ok(false) => return Attempt::not_begun(NotBegun::Stopping),
+        Ok(false) => return Attempt::not_begun(NotSentReason::Stopping),
         Err(why) => return Attempt::not_begun(why),
     }
     let began = Instant::now();
     let requester = Requester { account: unsettled.queued.place.account, stream: row.stream };
-    let held = match shared.before_mail(reservation, Held::new(shared, &queue.site, row, requester)).await {
+    let held = match shared.before_mail(reservation, RecipientPolicy::new(shared, &queue.site, row, requester)).await {
         Ok(held) => held,
         Err(why) => return Attempt::not_begun(why),
     };
     let relay = shared.relays.relay(queue.relay);
-    let mut trial = Trial {
+    let mut trial = RunningAttempt {
         shared,
         queue,
         slot,
@@ -105,11 +105,11 @@ pub(super) async fn attempt(
     };
     let (ended, signal) = match trial.run(began).await {
         Ok(verdict) => trial.end(verdict),
-        Err(AttemptError::Ended(end)) => (Ended::With(end), Signal::Silent),
-        Err(AttemptError::RelayFault(why)) => (Ended::RelayFault(why), Signal::Silent),
-        Err(AttemptError::NotBegun(why)) => (Ended::NotBegun(why), Signal::Silent),
+        Err(AttemptError::Ended(end)) => (AttemptEnd::With(end), Signal::Silent),
+        Err(AttemptError::RelayFault(why)) => (AttemptEnd::RelayFault(why), Signal::Silent),
+        Err(AttemptError::NotBegun(why)) => (AttemptEnd::NotBegun(why), Signal::Silent),
     };
-    if let Ended::With(TransferEnd::Deferred { .. }) = &ended {
+    if let AttemptEnd::With(TransferEnd::Deferred { .. }) = &ended {
         tracing::debug!(site = ?queue.site, ?signal, "deferred");
     }
     trial.facts.duration_ms = Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
@@ -126,12 +126,12 @@ fn envelope(row: &MessageRow) -> Envelope {
 }
 
 /// A running attempt.
-pub(super) struct Trial<'a> {
+pub(super) struct RunningAttempt<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) queue: &'a Arc<DestinationQueue>,
     pub(super) slot: Slot,
     pub(super) row: &'a MessageRow,
-    pub(super) held: Held<'a>,
+    pub(super) held: RecipientPolicy<'a>,
     pub(super) reservation: &'a Reservation,
     pub(super) unsettled: &'a mut Unsettled,
     pub(super) id: MessageId,
@@ -159,16 +159,16 @@ pub(super) enum AttemptError {
     /// The relay can't be used.
     RelayFault(RelayFault),
     /// MAIL must not be written.
-    NotBegun(NotBegun),
+    NotBegun(NotSentReason),
 }
 
-impl From<NotBegun> for AttemptError {
-    fn from(why: NotBegun) -> Self {
+impl From<NotSentReason> for AttemptError {
+    fn from(why: NotSentReason) -> Self {
         Self::NotBegun(why)
     }
 }
 
-impl Trial<'_> {
+impl RunningAttempt<'_> {
     async fn run(&mut self, began: Instant) -> Result<Verdict, AttemptError> {
         let Self { shared, queue, row, id, reservation, .. } = *self;
         let question = Question { shared, queue, row, id, requester: self.held.requester };
@@ -214,7 +214,7 @@ impl Trial<'_> {
     }
 
     /// Sends the message over a kept connection; `None` if the connection can't be used any more.
-    async fn over_kept_connection(&mut self, kept: Kept) -> Result<Option<Verdict>, AttemptError> {
+    async fn over_kept_connection(&mut self, kept: PooledConnection) -> Result<Option<Verdict>, AttemptError> {
         let (shared, reservation) = (self.shared, self.reservation);
         reservation.begins(Step::Connecting);
         let Some(kept) = shared.before_mail(reservation, self.renewed(kept)).await? else { return Ok(None) };
@@ -230,12 +230,12 @@ impl Trial<'_> {
         // The permit of the class is held until the message's outcome is known.
         let _class;
         let kept = match shared.before_mail(reservation, self.open(candidate)).await?? {
-            Opened::Session(kept, class) => {
+            OpenedSession::Session(kept, class) => {
                 _class = class;
                 *kept
             }
-            Opened::Failed(outcome) => return self.judge(&outcome),
-            Opened::Decided(verdict) => return Ok(verdict),
+            OpenedSession::Failed(outcome) => return self.judge(&outcome),
+            OpenedSession::Decided(verdict) => return Ok(verdict),
         };
         match self.send(kept).await? {
             // If a new connection is lost before MAIL, the server can't serve us now.
@@ -244,7 +244,7 @@ impl Trial<'_> {
         }
     }
 
-    async fn send(&mut self, mut kept: Kept) -> Result<Verdict, AttemptError> {
+    async fn send(&mut self, mut kept: PooledConnection) -> Result<Verdict, AttemptError> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
         if let Err(why) = self.shared.begin(self.reservation, self.unsettled, &self.queue.site).await {
@@ -347,7 +347,7 @@ impl Trial<'_> {
         self.shared.destinations().relays.cause_of(self.queue.relay, refused, now)
     }
 
-    fn end(&self, verdict: Verdict) -> (Ended, Signal) {
+    fn end(&self, verdict: Verdict) -> (AttemptEnd, Signal) {
         let (end, signal) = match verdict {
             Verdict::Delivered => (TransferEnd::Delivered, Signal::Took),
             Verdict::Bounced(bounce) | Verdict::NextServer(FinalResult::Bounced(bounce)) => {
@@ -367,7 +367,7 @@ impl Trial<'_> {
             _ => None,
         });
         last.into_iter().for_each(|last| self.queue.set_last_answer(self.shared, last));
-        (Ended::With(end), signal)
+        (AttemptEnd::With(end), signal)
     }
 
     fn signal_of(&self, deferral: &Deferral) -> Signal {

@@ -3,13 +3,13 @@
 //! place is never sent. A message that another operation decides about gives up its place at once.
 
 use super::Shared;
-use super::settle::{Ready, Unsettled};
+use super::settle::{LeasedRows, Unsettled};
 use super::site::Site;
 use crate::engine::lease::Reservation;
 use crate::store::error::StoreError;
 
 /// Reason why a message is not sent.
-pub(super) enum NotBegun {
+pub(super) enum NotSentReason {
     /// The message waited for a connection, and another account's message goes first.
     LetsPass,
     /// The service is stopping.
@@ -17,7 +17,7 @@ pub(super) enum NotBegun {
     /// Another operation has taken the lease: a cancel, a suppression or a report.
     Revoked,
     /// The rows no longer require an attempt.
-    Rows(Ready),
+    Rows(LeasedRows),
     /// The rows could not be read.
     Unreadable(StoreError),
     /// The body could not be read.
@@ -36,11 +36,11 @@ impl Shared {
         &self,
         reservation: &Reservation,
         work: impl Future<Output = T>,
-    ) -> Result<T, NotBegun> {
+    ) -> Result<T, NotSentReason> {
         tokio::select! {
             biased;
-            () = self.closing() => Err(NotBegun::Stopping),
-            () = reservation.revoked() => Err(NotBegun::Revoked),
+            () = self.closing() => Err(NotSentReason::Stopping),
+            () = reservation.revoked() => Err(NotSentReason::Revoked),
             done = work => Ok(done),
         }
     }
@@ -55,20 +55,20 @@ impl Shared {
         reservation: &Reservation,
         unsettled: &mut Unsettled,
         site: &Site,
-    ) -> Result<(), NotBegun> {
+    ) -> Result<(), NotSentReason> {
         let queued = unsettled.queued;
         unsettled.held = Some(self.before_mail(reservation, self.backlog.take()).await?);
         self.before_mail(reservation, self.engine.blocked_accounts.until_unblocked(queued.place.account)).await?;
         if !unsettled.begin() {
-            return Err(NotBegun::Revoked);
+            return Err(NotSentReason::Revoked);
         }
         match self.look(&queued, Some(site)) {
-            Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),
+            Ok(LeasedRows::Send(_)) if self.is_stopping() => Err(NotSentReason::Stopping),
             // The attempt waited for a connection.
-            Ok(Ready::Send(_)) if !self.engine.may_send().await => Err(NotBegun::Unconfirmed),
-            Ok(Ready::Send(_)) => Ok(()),
-            Ok(ready) => Err(NotBegun::Rows(ready)),
-            Err(error) => Err(NotBegun::Unreadable(error)),
+            Ok(LeasedRows::Send(_)) if !self.engine.may_send().await => Err(NotSentReason::Unconfirmed),
+            Ok(LeasedRows::Send(_)) => Ok(()),
+            Ok(ready) => Err(NotSentReason::Rows(ready)),
+            Err(error) => Err(NotSentReason::Unreadable(error)),
         }
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::Shared;
-use super::before_mail::NotBegun;
+use super::before_mail::NotSentReason;
 use super::destination_queue::DestinationQueue;
 use crate::base::id::MessageId;
 use crate::engine::fair_semaphore::FairPermit;
@@ -31,7 +31,7 @@ pub(super) struct StoredBody<'a> {
     claim: Claim,
     memory: Option<FairPermit>,
     /// Reason why the body could not be read.
-    pub(super) failure: Option<NotBegun>,
+    pub(super) failure: Option<NotSentReason>,
 }
 
 impl<'a> StoredBody<'a> {
@@ -47,24 +47,24 @@ impl<'a> StoredBody<'a> {
     }
 
     /// Waits for memory. Another account's message for the same site goes first.
-    async fn memory(&self) -> Result<FairPermit, NotBegun> {
+    async fn memory(&self) -> Result<FairPermit, NotSentReason> {
         tokio::select! {
             biased;
             memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)) => {
-                memory.ok().flatten().ok_or(NotBegun::NoMemory)
+                memory.ok().flatten().ok_or(NotSentReason::NoMemory)
             }
-            () = self.queue.is_wanted_by_others(self.claim.account, self.shared) => Err(NotBegun::LetsPass),
+            () = self.queue.is_wanted_by_others(self.claim.account, self.shared) => Err(NotSentReason::LetsPass),
         }
     }
 
-    async fn load(&mut self) -> Result<Bytes, NotBegun> {
+    async fn load(&mut self) -> Result<Bytes, NotSentReason> {
         self.reservation.begins(Step::Memory);
         self.memory = Some(self.memory().await?);
         self.reservation.begins(Step::Sending);
         let store = &self.shared.engine.store;
         // The wait for a 354 or for memory may have been long. If the store failed meanwhile, the outcome could not be
         // recorded, and the message would be sent again after the restart.
-        store.health().check().map_err(NotBegun::Unreadable)?;
+        store.health().check().map_err(NotSentReason::Unreadable)?;
         if let Some(body) = store.content().fresh(self.id) {
             return Ok(body.into());
         }
@@ -72,11 +72,11 @@ impl<'a> StoredBody<'a> {
         let (reader, place, id, now) = (Arc::clone(store), self.row.place, self.id, self.shared.expiry());
         let body_reads = &self.shared.engine.body_reads;
         let read = body_reads.run(self.claim.account, move || reader.body(place, id, now)).await;
-        store.health().check().map_err(NotBegun::Unreadable)?;
+        store.health().check().map_err(NotSentReason::Unreadable)?;
         match read.unwrap_or_else(|error| Err(Unreadable::Failed(error))) {
             Ok(body) => Ok(body.into()),
-            Err(Unreadable::Gone) => Err(NotBegun::Gone),
-            Err(Unreadable::Failed(error)) => Err(NotBegun::Damaged(error)),
+            Err(Unreadable::Gone) => Err(NotSentReason::Gone),
+            Err(Unreadable::Failed(error)) => Err(NotSentReason::Damaged(error)),
         }
     }
 }
@@ -94,7 +94,7 @@ impl Body for StoredBody<'_> {
         Box::pin(async {
             let may_end = self.shared.engine.may_send().await;
             if !may_end {
-                self.failure = Some(NotBegun::Unconfirmed);
+                self.failure = Some(NotSentReason::Unconfirmed);
             }
             may_end
         })

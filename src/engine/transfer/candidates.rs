@@ -8,7 +8,7 @@ use super::Shared;
 use super::attempt::AttemptError;
 use super::destination_queue::DestinationQueue;
 use super::failed_attempt::{RelayFault, deferred, route_failed, unasked};
-use super::relays::{Deal, place_of};
+use super::relays::{DrawPurpose, place_of};
 use super::site::Site;
 use crate::base::id::MessageId;
 use crate::engine::ports::{LookupFailure, MAIL_HOSTS_MAX, MailHost, Requester, Target};
@@ -106,7 +106,7 @@ pub(super) fn sources_for(sources: &[IpAddr], ip: IpAddr, message: MessageId) ->
     }
     let family = sources.iter().filter(|source| source.is_ipv4() == ip.is_ipv4());
     let mut family: Vec<_> = family.copied().map(Some).collect();
-    let own = place_of(message, family.len(), Deal::Source);
+    let own = place_of(message, family.len(), DrawPurpose::Source);
     family.rotate_left(own);
     family
 }

@@ -2,13 +2,13 @@
 
 use tokio::time::Instant;
 
-use super::attempt::{AttemptError, Trial};
-use super::before_mail::NotBegun;
+use super::attempt::{AttemptError, RunningAttempt};
+use super::before_mail::NotSentReason;
 use super::candidates::{Candidate, sources_for};
 use super::failed_attempt::{nowhere, unasked};
-use super::pool::Kept;
+use super::pool::PooledConnection;
 use super::site::Site;
-use super::tls_requirements::Withheld;
+use super::tls_requirements::WithheldReason;
 use crate::domain::event::AttemptFacts;
 use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::lease::Step;
@@ -19,19 +19,19 @@ use crate::smtp::outcome::{Ending, Outcome};
 use crate::smtp::verdict::Verdict;
 
 /// Result of opening a session.
-pub(super) enum Opened {
+pub(super) enum OpenedSession {
     /// The session is open. Its permits for unproven sites must be held until the message's outcome is known.
-    Session(Box<Kept>, [Option<FairPermit>; 2]),
+    Session(Box<PooledConnection>, [Option<FairPermit>; 2]),
     /// The server, or the route to it, failed.
     Failed(Outcome),
     /// No command was sent to the server.
     Decided(Verdict),
 }
 
-impl Trial<'_> {
+impl RunningAttempt<'_> {
     /// Returns the kept connection, if it meets the needs of this message's domain and stream. A reset of the previous
     /// message ends here, so that MAIL directly follows the last check.
-    pub(super) async fn renewed(&self, mut kept: Kept) -> Option<Kept> {
+    pub(super) async fn renewed(&self, mut kept: PooledConnection) -> Option<PooledConnection> {
         let tls = kept.session.tls().ok().cloned();
         let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
         let Some(agreed) = renewed.filter(|_| self.shared.connections.lend(&mut kept.place, self.claim(&kept.target)))
@@ -57,15 +57,18 @@ impl Trial<'_> {
     }
 
     /// Waits for permits, and opens a session.
-    pub(super) async fn open(&mut self, Candidate { mut target, host }: Candidate) -> Result<Opened, AttemptError> {
+    pub(super) async fn open(
+        &mut self,
+        Candidate { mut target, host }: Candidate,
+    ) -> Result<OpenedSession, AttemptError> {
         let (relay, mx_host) = (self.facts.relay.take(), Some(target.host.to_string()));
         self.facts = AttemptFacts { relay, mx_host, ..AttemptFacts::default() };
         self.unusable = None;
         self.reservation.begins(Step::Lookup);
         target.tls = match self.held.requirement(host.as_deref()).await {
             Ok(required) => required,
-            Err(Withheld::LeftOut(verdict)) => return Ok(Opened::Decided(verdict)),
-            Err(Withheld::Unasked) => return Err(AttemptError::Ended(unasked(self.shared.now()))),
+            Err(WithheldReason::LeftOut(verdict)) => return Ok(OpenedSession::Decided(verdict)),
+            Err(WithheldReason::Unasked) => return Err(AttemptError::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
         self.reservation.begins(Step::Pace);
@@ -79,7 +82,7 @@ impl Trial<'_> {
         }
         self.reservation.begins(Step::Permit);
         let (class, place) = self.places(&mut target).await?;
-        let Some(place) = place else { return Ok(Opened::Decided(nowhere())) };
+        let Some(place) = place else { return Ok(OpenedSession::Decided(nowhere())) };
         self.reservation.begins(Step::Connecting);
         let agreed = self.held.agreement(target.tls.clone());
         let (target, connected) = self.connect(target).await;
@@ -87,15 +90,18 @@ impl Trial<'_> {
         let opened = Instant::now();
         Ok(match connected {
             Ok(session) => {
-                let kept = Kept { target, session, agreed, place, messages: 0, opened, idle_since: opened };
-                Opened::Session(Box::new(kept), class)
+                let kept = PooledConnection { target, session, agreed, place, messages: 0, opened, idle_since: opened };
+                OpenedSession::Session(Box::new(kept), class)
             }
-            Err(outcome) => Opened::Failed(outcome),
+            Err(outcome) => OpenedSession::Failed(outcome),
         })
     }
 
     /// Waits for permits. Another account's message for the same site goes first: its account may have free permits.
-    async fn places(&self, target: &mut Target) -> Result<([Option<FairPermit>; 2], Option<FairPermit>), NotBegun> {
+    async fn places(
+        &self,
+        target: &mut Target,
+    ) -> Result<([Option<FairPermit>; 2], Option<FairPermit>), NotSentReason> {
         let claim = self.claim(target);
         let places = async {
             let class = self.class(target, claim).await;
@@ -106,7 +112,7 @@ impl Trial<'_> {
         tokio::select! {
             biased;
             places = places => Ok(places),
-            () = self.queue.is_wanted_by_others(claim.account, self.shared) => Err(NotBegun::LetsPass),
+            () = self.queue.is_wanted_by_others(claim.account, self.shared) => Err(NotSentReason::LetsPass),
         }
     }
 

@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::destinations::{Decided, Started};
-use super::pool::Kept;
+use super::destinations::{DeferredEffects, StartedMessage};
+use super::pool::PooledConnection;
 use super::relays::Number;
 use super::site::Site;
 use crate::base::id::AccountId;
@@ -44,8 +44,8 @@ impl DestinationQueue {
     }
 
     /// Reports the end of a started message, and returns the next message for the same worker.
-    pub(super) fn end(&self, shared: &Arc<Shared>, input: Input) -> Option<Started> {
-        let mut decided = Decided::default();
+    pub(super) fn end(&self, shared: &Arc<Shared>, input: Input) -> Option<StartedMessage> {
+        let mut decided = DeferredEffects::default();
         shared.destinations().decide(shared, self.id, input, &mut decided);
         let next = decided.started.pop_front();
         shared.carry_out(decided);
@@ -58,9 +58,10 @@ impl DestinationQueue {
         shared: &Arc<Shared>,
         slot: Slot,
         targets: impl IntoIterator<Item = &'a Target>,
-    ) -> Option<Kept> {
+    ) -> Option<PooledConnection> {
         self.close_old(shared);
-        let (now, mut destinations, mut decided) = (shared.moment().machine, shared.destinations(), Decided::default());
+        let (now, mut destinations, mut decided) =
+            (shared.moment().machine, shared.destinations(), DeferredEffects::default());
         let silent = &destinations.silent_resets;
         let targets: Vec<_> = targets.into_iter().filter(|target| !silent.has(&target.address, now)).collect();
         let found = destinations.driven.get_mut(&self.id)?.pool.take(targets)?;
@@ -71,8 +72,9 @@ impl DestinationQueue {
     }
 
     /// Keeps the connection of a started message, or closes it if its server answers no RSET.
-    pub(super) fn keep(&self, shared: &Arc<Shared>, slot: Slot, kept: Kept) {
-        let (now, mut destinations, mut decided) = (shared.moment().machine, shared.destinations(), Decided::default());
+    pub(super) fn keep(&self, shared: &Arc<Shared>, slot: Slot, kept: PooledConnection) {
+        let (now, mut destinations, mut decided) =
+            (shared.moment().machine, shared.destinations(), DeferredEffects::default());
         if destinations.silent_resets.has(&kept.target.address, now) {
             drop(destinations);
             return kept.leave();
@@ -87,14 +89,14 @@ impl DestinationQueue {
 
     /// Closes the kept connections that have expired.
     pub(super) fn close_old(&self, shared: &Arc<Shared>) {
-        let (mut destinations, mut decided) = (shared.destinations(), Decided::default());
+        let (mut destinations, mut decided) = (shared.destinations(), DeferredEffects::default());
         let Some(driven) = destinations.driven.get_mut(&self.id) else { return };
         let old = driven.pool.take_old(&self.limits, Instant::now());
         if !old.is_empty() {
             destinations.decide(shared, self.id, Input::Closed(old.len()), &mut decided);
         }
         drop(destinations);
-        old.into_iter().for_each(Kept::leave);
+        old.into_iter().for_each(PooledConnection::leave);
         shared.carry_out(decided);
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Shared;
 use super::destination_queue::DestinationQueue;
 use super::keeper::Keeper;
-use super::pool::{Kept, Pool};
+use super::pool::{Pool, PooledConnection};
 use super::relays::Number;
 use super::site::Site;
 use super::worker;
@@ -28,7 +28,7 @@ use crate::store::timer::Timer;
 #[derive(Default)]
 pub(super) struct Destinations {
     pub(super) scheduler: Scheduler<(Number, Site)>,
-    pub(super) driven: HashMap<DestinationId, Driven>,
+    pub(super) driven: HashMap<DestinationId, DestinationDriver>,
     pub(super) relays: RelayTable,
     pub(super) paused: PausedMessages,
     pub(super) unassigned: UnassignedMessages,
@@ -36,14 +36,14 @@ pub(super) struct Destinations {
 }
 
 /// State of the driver for one destination.
-pub(super) struct Driven {
+pub(super) struct DestinationDriver {
     pub(super) queue: Arc<DestinationQueue>,
     pub(super) pool: Pool,
     pub(super) keeper: Keeper,
 }
 
 /// A message to send.
-pub(super) struct Started {
+pub(super) struct StartedMessage {
     pub(super) queue: Arc<DestinationQueue>,
     pub(super) slot: Slot,
     pub(super) queued: QueuedMessage,
@@ -51,8 +51,8 @@ pub(super) struct Started {
 
 /// Effects that run without the lock.
 #[derive(Default)]
-pub(super) struct Decided {
-    pub(super) started: VecDeque<Started>,
+pub(super) struct DeferredEffects {
+    pub(super) started: VecDeque<StartedMessage>,
     late: Vec<QueuedMessage>,
     pub(super) refill: Option<(Arc<DestinationQueue>, Spill)>,
 }
@@ -91,12 +91,18 @@ impl Destinations {
         let id = self.scheduler.open((relay, site.clone()), &decision_limits);
         let queue = Arc::new(DestinationQueue::new(id, site_key.unwrap_or(id), relay, site, limits));
         let (pool, keeper) = (Pool::default(), Keeper::default());
-        self.driven.insert(id, Driven { queue: Arc::clone(&queue), pool, keeper });
+        self.driven.insert(id, DestinationDriver { queue: Arc::clone(&queue), pool, keeper });
         queue
     }
 
     /// Reports an event of one destination to the machine.
-    pub(super) fn decide(&mut self, shared: &Arc<Shared>, id: DestinationId, input: Input, decided: &mut Decided) {
+    pub(super) fn decide(
+        &mut self,
+        shared: &Arc<Shared>,
+        id: DestinationId,
+        input: Input,
+        decided: &mut DeferredEffects,
+    ) {
         let mut effects = Vec::new();
         self.scheduler.handle(id, input, shared.moment(), &mut effects);
         self.apply(shared, effects, decided);
@@ -104,23 +110,23 @@ impl Destinations {
     }
 
     /// Starts no further message.
-    pub(super) fn stop(&mut self, shared: &Arc<Shared>) -> Decided {
-        let (mut effects, mut decided) = (Vec::new(), Decided::default());
+    pub(super) fn stop(&mut self, shared: &Arc<Shared>) -> DeferredEffects {
+        let (mut effects, mut decided) = (Vec::new(), DeferredEffects::default());
         self.scheduler.stop(shared.moment(), &mut effects);
         self.apply(shared, effects, &mut decided);
         decided
     }
 
     /// Moves all times, because the service's time was set back.
-    pub(super) fn set_back(&mut self, shared: &Arc<Shared>, by: Duration) -> Decided {
-        let (mut effects, mut decided) = (Vec::new(), Decided::default());
+    pub(super) fn set_back(&mut self, shared: &Arc<Shared>, by: Duration) -> DeferredEffects {
+        let (mut effects, mut decided) = (Vec::new(), DeferredEffects::default());
         self.relays.set_back(by);
         self.scheduler.handle_all(Input::SetBack(by), shared.moment(), &mut effects);
         self.apply(shared, effects, &mut decided);
         decided
     }
 
-    fn apply(&mut self, shared: &Arc<Shared>, effects: Vec<DestinationEffect>, decided: &mut Decided) {
+    fn apply(&mut self, shared: &Arc<Shared>, effects: Vec<DestinationEffect>, decided: &mut DeferredEffects) {
         let timers = shared.timers();
         for (id, effect) in effects {
             let Some(driven) = self.driven.get_mut(&id) else { continue };
@@ -128,7 +134,7 @@ impl Destinations {
                 Effect::Wait(queued) => timers.enqueue(&Timer::of_message(&queued), id),
                 Effect::Start(slot, queued) => {
                     timers.dequeue([Timer::of_message(&queued)]);
-                    decided.started.push_back(Started { queue: Arc::clone(&driven.queue), slot, queued });
+                    decided.started.push_back(StartedMessage { queue: Arc::clone(&driven.queue), slot, queued });
                 }
                 Effect::Suspend => timers.suspend(id),
                 Effect::Resume => timers.resume(id),
@@ -140,7 +146,9 @@ impl Destinations {
                 Effect::Leave(spilled) => timers.forget_all(spilled.iter().map(Timer::of_message)),
                 Effect::Refill(spill) => decided.refill = Some((Arc::clone(&driven.queue), spill)),
                 Effect::Reroute(all) => timers.give_back_all(all.iter().map(Timer::of_message)),
-                Effect::Quit(count) => (0..count).filter_map(|_| driven.pool.oldest()).for_each(Kept::leave),
+                Effect::Quit(count) => {
+                    (0..count).filter_map(|_| driven.pool.oldest()).for_each(PooledConnection::leave)
+                }
             }
         }
     }
@@ -153,14 +161,14 @@ impl Shared {
 
     /// Reports an event of a destination, and starts the messages that may start.
     pub(super) fn handle(self: &Arc<Self>, id: DestinationId, input: Input) {
-        let mut decided = Decided::default();
+        let mut decided = DeferredEffects::default();
         self.destinations().decide(self, id, input, &mut decided);
         self.carry_out(decided);
     }
 
     /// Lets a due message wait for its route. If the relay is backed off for all accounts, so is the destination.
     pub(super) fn enter(self: &Arc<Self>, relay: Number, site: Site, queued: QueuedMessage) {
-        let (now, mut decided) = (self.now(), Decided::default());
+        let (now, mut decided) = (self.now(), DeferredEffects::default());
         let mut destinations = self.destinations();
         let queue = destinations.open(self, relay, site);
         if let Some(until) = destinations.relays.held_for_all_until(relay, now) {
@@ -176,7 +184,7 @@ impl Shared {
     }
 
     /// Starts the messages that may start, and defers those whose time ends before.
-    pub(super) fn carry_out(self: &Arc<Self>, decided: Decided) {
+    pub(super) fn carry_out(self: &Arc<Self>, decided: DeferredEffects) {
         for started in decided.started {
             self.start(started);
         }
@@ -185,7 +193,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn start(self: &Arc<Self>, started: Started) {
+    pub(super) fn start(self: &Arc<Self>, started: StartedMessage) {
         self.spawn(worker::run(Arc::clone(self), started));
     }
 }

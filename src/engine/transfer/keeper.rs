@@ -16,12 +16,12 @@ use crate::machine::scheduler::DestinationId;
 #[derive(Default)]
 pub(super) struct Keeper {
     is_running: bool,
-    awaits: Awaited,
+    awaits: AwaitedEvents,
 }
 
 /// Events that a keeper awaits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Awaited {
+struct AwaitedEvents {
     turn: Option<Instant>,
     /// The expiry of the oldest kept connection.
     connection: Option<Instant>,
@@ -29,7 +29,7 @@ struct Awaited {
     is_idle: bool,
 }
 
-impl Awaited {
+impl AwaitedEvents {
     fn until(&self) -> Option<Instant> {
         [self.turn, self.connection].into_iter().flatten().min()
     }
@@ -50,27 +50,27 @@ impl Destinations {
             if awaits.is_sooner_than(&driven.keeper.awaits) {
                 driven.queue.changed.notify_one();
             }
-        } else if awaits != Awaited::default() && !shared.is_stopping() {
+        } else if awaits != AwaitedEvents::default() && !shared.is_stopping() {
             driven.keeper = Keeper { is_running: true, awaits };
             shared.spawn(keep(Arc::clone(shared), Arc::clone(&driven.queue)));
         }
     }
 
     /// Returns the next events for the keeper. The keeper ends if there are none.
-    fn next_awaited(&mut self, id: DestinationId, shared: &Shared) -> Option<Awaited> {
+    fn next_awaited(&mut self, id: DestinationId, shared: &Shared) -> Option<AwaitedEvents> {
         let awaits = self.awaited(id, shared);
-        let is_running = awaits != Awaited::default();
+        let is_running = awaits != AwaitedEvents::default();
         self.driven.get_mut(&id)?.keeper = Keeper { is_running, awaits };
         is_running.then_some(awaits)
     }
 
-    fn awaited(&self, id: DestinationId, shared: &Shared) -> Awaited {
+    fn awaited(&self, id: DestinationId, shared: &Shared) -> AwaitedEvents {
         let (Some(destination), Some(driven)) = (self.scheduler.get(id), self.driven.get(&id)) else {
-            return Awaited::default();
+            return AwaitedEvents::default();
         };
         let turn = destination.next_wake().map(|at| shared.started + at);
         let connection = driven.pool.oldest_since().map(|since| since + IDLE);
-        Awaited { turn, connection, is_idle: destination.idle_connections() > 0 }
+        AwaitedEvents { turn, connection, is_idle: destination.idle_connections() > 0 }
     }
 }
 

@@ -58,7 +58,7 @@ use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use crate::store::timer_cache::{Alarm, TimerCache};
-use destinations::{Decided, Destinations};
+use destinations::{DeferredEffects, Destinations};
 use egress_routes::{CaptureRoute, EgressRoutes};
 use overflow::Reader;
 use relays::{Number, Relays};
@@ -281,7 +281,7 @@ impl Transfers {
         if alarm.1 == unassigned::NUMBER {
             self.read_unassigned();
         }
-        let mut decided = Decided::default();
+        let mut decided = DeferredEffects::default();
         shared.destinations().decide(shared, alarm.1, Input::Woken, &mut decided);
         let refill = decided.refill.take();
         shared.carry_out(decided);

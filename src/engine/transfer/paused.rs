@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::Shared;
-use super::settle::{Ready, Unsent};
+use super::settle::{LeasedRows, Unsent};
 use super::site::Site;
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
@@ -31,13 +31,13 @@ impl Shared {
         if !self.add_paused(queued) {
             self.leave_unassigned(&queued);
             // If the pause ended meanwhile, its end read only the messages that were spilled before.
-            if !matches!(self.look(&queued, site), Ok(Ready::Paused)) {
+            if !matches!(self.look(&queued, site), Ok(LeasedRows::Paused)) {
                 self.read_unassigned_soon();
             }
             return;
         }
         // The pause may have ended since the check, after paused messages were resumed.
-        if !matches!(self.look(&queued, site), Ok(Ready::Paused)) {
+        if !matches!(self.look(&queued, site), Ok(LeasedRows::Paused)) {
             self.wake_paused(queued.place.account);
         }
     }

@@ -15,7 +15,7 @@ use crate::smtp::shaping::Limits;
 pub(super) const IDLE: Duration = Duration::from_secs(5);
 
 /// An open connection.
-pub(super) struct Kept {
+pub(super) struct PooledConnection {
     pub(super) target: Target,
     pub(super) session: Box<dyn Session>,
     /// The policy that the connection met at the last check.
@@ -28,7 +28,7 @@ pub(super) struct Kept {
     pub(super) idle_since: Instant,
 }
 
-impl Kept {
+impl PooledConnection {
     /// Whether the connection may serve another message.
     fn is_good(&self, limits: &Limits, now: Instant) -> bool {
         self.messages < limits.messages_per_connection
@@ -56,18 +56,18 @@ impl Shared {
 
 /// The kept connections of a destination, oldest first.
 #[derive(Default)]
-pub(super) struct Pool(VecDeque<Kept>);
+pub(super) struct Pool(VecDeque<PooledConnection>);
 
 impl Pool {
     /// Removes the expired connections.
-    pub(super) fn take_old(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
+    pub(super) fn take_old(&mut self, limits: &Limits, now: Instant) -> Vec<PooledConnection> {
         let (good, old): (VecDeque<_>, VecDeque<_>) = self.0.drain(..).partition(|one| one.is_good(limits, now));
         self.0 = good;
         old.into()
     }
 
     /// Removes a connection to one of `targets`, if there is one.
-    pub(super) fn take<'a>(&mut self, targets: impl IntoIterator<Item = &'a Target>) -> Option<Kept> {
+    pub(super) fn take<'a>(&mut self, targets: impl IntoIterator<Item = &'a Target>) -> Option<PooledConnection> {
         let targets: Vec<_> = targets.into_iter().collect();
         // The most recently used connection is the least likely to have been closed.
         let at = self.0.iter().rposition(|one| targets.iter().any(|target| target.is_same_server(&one.target)))?;
@@ -75,12 +75,12 @@ impl Pool {
     }
 
     /// Keeps a connection.
-    pub(super) fn put(&mut self, kept: Kept) {
+    pub(super) fn put(&mut self, kept: PooledConnection) {
         self.0.push_back(kept);
     }
 
     /// Removes the oldest connection.
-    pub(super) fn oldest(&mut self) -> Option<Kept> {
+    pub(super) fn oldest(&mut self) -> Option<PooledConnection> {
         self.0.pop_front()
     }
 

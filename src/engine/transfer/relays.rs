@@ -49,7 +49,7 @@ impl Relays {
         let (mut own, mut shared): (Vec<_>, Vec<_>) =
             carrying.map(|(number, _)| number).partition(|&number| self.0[number].is_own_of(stream));
         for set in [&mut own, &mut shared] {
-            let first = place_of(message, set.len(), Deal::Relay);
+            let first = place_of(message, set.len(), DrawPurpose::Relay);
             set.rotate_left(first);
         }
         own.append(&mut shared);
@@ -169,7 +169,7 @@ impl Drop for Share<'_> {
 
 /// Purpose of a draw. Draws for different purposes are independent.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Deal {
+pub(super) enum DrawPurpose {
     /// A relay for a stream.
     Relay = 1,
     /// An address of a relay.
@@ -177,7 +177,7 @@ pub(super) enum Deal {
 }
 
 /// Returns a message's position among `count`. It is always the same.
-pub(super) fn place_of(message: MessageId, count: usize, deal: Deal) -> usize {
+pub(super) fn place_of(message: MessageId, count: usize, deal: DrawPurpose) -> usize {
     // Identifiers of the same millisecond are close, so their differences are mixed into every bit (the last step of
     // MurmurHash3). The function is written out, so that no version of Rust can change it: a message keeps its position
     // across upgrades.
@@ -201,9 +201,9 @@ mod tests {
             let mut bytes = [7; 16];
             bytes[14..].copy_from_slice(&[high, low]);
             let message = MessageId(Ulid(bytes));
-            counts[place_of(message, 3, Deal::Relay)][place_of(message, 2, Deal::Source)] += 1;
+            counts[place_of(message, 3, DrawPurpose::Relay)][place_of(message, 2, DrawPurpose::Source)] += 1;
         }
         assert!(counts.as_flattened().iter().all(|count| (70..=130).contains(count)), "{counts:?}");
-        assert_eq!(place_of(MessageId::default(), 0, Deal::Relay), 0);
+        assert_eq!(place_of(MessageId::default(), 0, DrawPurpose::Relay), 0);
     }
 }

@@ -41,8 +41,8 @@ pub(super) enum Route {
 
 /// State of a domain.
 pub(super) enum Entry {
-    Asked(Asked),
-    Known(Known),
+    Asked(DomainLookup),
+    Known(CachedRoute),
 }
 
 impl Entry {
@@ -58,7 +58,7 @@ impl Entry {
 
 /// Last known state of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum DomainState {
     /// The domain's mail goes to this site.
     At(Site),
     /// The domain has been looked up for this long.
@@ -68,14 +68,14 @@ pub(super) enum Seen {
 }
 
 /// A domain whose lookup runs or waits.
-pub(super) struct Asked {
+pub(super) struct DomainLookup {
     /// Time at which the lookup began to wait.
     pub(super) since: Duration,
     /// One lookup for each account that needs it. The first result serves all.
     pub(super) lookups: Vec<Lookup>,
     pub(super) waiting: Vec<(Timer, Stream)>,
     /// The outdated site that is used meanwhile.
-    pub(super) stale: Option<Known>,
+    pub(super) stale: Option<CachedRoute>,
 }
 
 /// One account's lookup of a domain.
@@ -86,13 +86,13 @@ pub(super) struct Lookup {
 }
 
 /// Cached result of a lookup.
-pub(super) struct Known {
+pub(super) struct CachedRoute {
     pub(super) found: Result<Site, RouteFailure>,
     pub(super) until: Duration,
     pub(super) used: Duration,
 }
 
-impl Known {
+impl CachedRoute {
     fn route(&self) -> Route {
         self.found.clone().map_or_else(Route::Failed, Route::To)
     }
@@ -157,7 +157,7 @@ impl RouteTable {
         match self.entries.get_mut(domain) {
             Some(Entry::Asked(asked)) => asked.waiting.push((timer, stream)),
             Some(Entry::Known(_)) | None => {
-                let asked = Asked { since, lookups: Vec::new(), waiting: vec![(timer, stream)], stale: None };
+                let asked = DomainLookup { since, lookups: Vec::new(), waiting: vec![(timer, stream)], stale: None };
                 self.entries.insert(domain.clone(), Entry::Asked(asked));
             }
         }
@@ -174,11 +174,11 @@ impl RouteTable {
             }
             Entry::Known(known) => known.may_serve(now).then(|| known.route())?,
             Entry::Asked(asked) => {
-                return asked.stale.as_ref().filter(|stale| stale.may_serve(now)).map(Known::route);
+                return asked.stale.as_ref().filter(|stale| stale.may_serve(now)).map(CachedRoute::route);
             }
         };
         if let Some(Entry::Known(known)) = self.entries.remove(domain) {
-            let asked = Asked { since: now, lookups: Vec::new(), waiting: Vec::new(), stale: Some(known) };
+            let asked = DomainLookup { since: now, lookups: Vec::new(), waiting: Vec::new(), stale: Some(known) };
             self.entries.insert(domain.clone(), Entry::Asked(asked));
         }
         self.enqueue(domain, claim);

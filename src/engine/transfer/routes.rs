@@ -10,8 +10,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::route_table::{ENTRY_BYTES, Entry, Known, RouteTable};
-pub(super) use super::route_table::{Route, Seen, WAITING_MAX};
+use super::route_table::{CachedRoute, ENTRY_BYTES, Entry, RouteTable};
+pub(super) use super::route_table::{DomainState, Route, WAITING_MAX};
 use super::site::Site;
 use super::unassigned;
 use crate::base::id::AccountId;
@@ -72,22 +72,22 @@ impl Routes {
     /// Returns the last known site of `domain`, for the operator.
     pub(super) fn last_seen(&self, domain: &DomainName) -> Option<Site> {
         match self.seen(domain) {
-            Seen::At(site) => Some(site),
-            Seen::Asked(_) | Seen::Nothing => None,
+            DomainState::At(site) => Some(site),
+            DomainState::Asked(_) | DomainState::Nothing => None,
         }
     }
 
     /// Returns the last known state of the domain.
-    pub(super) fn seen(&self, domain: &DomainName) -> Seen {
+    pub(super) fn seen(&self, domain: &DomainName) -> DomainState {
         let now = self.engine.clock.monotonic();
         let state = self.state();
-        let at = |known: &Known| known.found.clone().ok().map(Seen::At);
+        let at = |known: &CachedRoute| known.found.clone().ok().map(DomainState::At);
         match state.entries.get(domain) {
-            Some(Entry::Known(known)) => at(known).unwrap_or(Seen::Nothing),
+            Some(Entry::Known(known)) => at(known).unwrap_or(DomainState::Nothing),
             Some(Entry::Asked(asked)) => {
-                asked.stale.as_ref().and_then(at).unwrap_or_else(|| Seen::Asked(now.saturating_sub(asked.since)))
+                asked.stale.as_ref().and_then(at).unwrap_or_else(|| DomainState::Asked(now.saturating_sub(asked.since)))
             }
-            None => Seen::Nothing,
+            None => DomainState::Nothing,
         }
     }
 
@@ -150,7 +150,7 @@ impl Routes {
         let until = self.engine.clock.monotonic() + lifetime;
         let is_unasked = found == Err(RouteFailure::Unasked);
         let used = self.engine.clock.monotonic();
-        let entry = Entry::Known(Known { found, until, used });
+        let entry = Entry::Known(CachedRoute { found, until, used });
         state.bytes += ENTRY_BYTES + domain.as_str().len() + entry.bytes();
         let before = state.entries.insert(domain.clone(), entry);
         let Some(Entry::Asked(asked)) = before else { return };

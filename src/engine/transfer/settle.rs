@@ -39,7 +39,7 @@ const UNREADABLE: Duration = Duration::from_secs(60);
 const RECORD_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 60_000 });
 
 /// State of a leased message's rows.
-pub(super) enum Ready {
+pub(super) enum LeasedRows {
     /// The message must be sent.
     Send(Box<MessageRow>),
     /// The message ends without an attempt.
@@ -64,7 +64,7 @@ pub(super) struct Unsettled {
 impl Shared {
     /// Reads the rows of a leased message: whether it must still be sent, and whether it may go to the site that it
     /// waits for.
-    pub(super) fn look(&self, queued: &QueuedMessage, site: Option<&Site>) -> Result<Ready, StoreError> {
+    pub(super) fn look(&self, queued: &QueuedMessage, site: Option<&Site>) -> Result<LeasedRows, StoreError> {
         let engine = &self.engine;
         // Mail sent now could not be recorded, and would be sent again.
         if let Some(failure) = engine.store.health().failure() {
@@ -74,27 +74,27 @@ impl Shared {
         let key = schema::message(queued.place.account, queued.place.id);
         let transfer = snapshot.row::<TransferRow>(&key)?;
         let Some(transfer) = transfer.filter(|transfer| transfer.due == Some(queued.place.due)) else {
-            return Ok(Ready::Stale);
+            return Ok(LeasedRows::Stale);
         };
         // A report ended the message while it was in flight, and the process ended before it recorded the outcome.
         if !transfer.state.status().is_waiting() {
-            return Ok(Ready::Settle(TransferEnd::Over));
+            return Ok(LeasedRows::Settle(TransferEnd::Over));
         }
-        let Some(row) = snapshot.row::<MessageRow>(&key)? else { return Ok(Ready::Stale) };
+        let Some(row) = snapshot.row::<MessageRow>(&key)? else { return Ok(LeasedRows::Stale) };
         if suppression::is_suppressed(&snapshot, queued.place.account, &row.to)? {
-            return Ok(Ready::Settle(TransferEnd::Suppressed));
+            return Ok(LeasedRows::Settle(TransferEnd::Suppressed));
         }
         if self.expiry() >= row.give_up_at {
-            return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
+            return Ok(LeasedRows::Settle(TransferEnd::GaveUp(finding::expired())));
         }
         if suspension(&snapshot, queued.place.account)?.is_some() {
-            return Ok(Ready::Paused);
+            return Ok(LeasedRows::Paused);
         }
         let is_paused = |site: &Site| is_paused(&snapshot, queued.place.account, &site.name(), &row.to);
         if site.map(is_paused).transpose()? == Some(true) {
-            return Ok(Ready::Paused);
+            return Ok(LeasedRows::Paused);
         }
-        Ok(Ready::Send(Box::new(row)))
+        Ok(LeasedRows::Send(Box::new(row)))
     }
 
     /// Settles a message that needs no connection: it has expired, or its domain can't be reached.
@@ -102,18 +102,18 @@ impl Shared {
         let Some(lease) = self.leases.take(queued.place.id) else { return self.give_back_when_free(queued) };
         let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
         match (self.look(&queued, None), why) {
-            (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
-            (Ok(Ready::Send(_) | Ready::Paused), Unsent::Late) => unsettled.expired(self),
-            (Ok(Ready::Send(_)), Unsent::NoRoute(relay, failure)) => {
+            (Ok(LeasedRows::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
+            (Ok(LeasedRows::Send(_) | LeasedRows::Paused), Unsent::Late) => unsettled.expired(self),
+            (Ok(LeasedRows::Send(_)), Unsent::NoRoute(relay, failure)) => {
                 let relay = Some(self.relays.relay(relay).name.to_string());
                 let facts = AttemptFacts { relay, duration_ms: Some(0), ..AttemptFacts::default() };
                 unsettled.settle(self, route_failed(&failure, self.now()), facts);
             }
-            (Ok(Ready::Paused), Unsent::NoRoute(..)) => {
+            (Ok(LeasedRows::Paused), Unsent::NoRoute(..)) => {
                 drop(unsettled);
                 self.hold_paused(queued, None);
             }
-            (Ok(Ready::Stale), _) => self.timers().forget(&Timer::of_message(&queued)),
+            (Ok(LeasedRows::Stale), _) => self.timers().forget(&Timer::of_message(&queued)),
             (Err(error), _) => unsettled.unreadable(self, error),
         }
     }

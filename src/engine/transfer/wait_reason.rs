@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Transfers;
 use super::destination_queue::DestinationQueue;
 use super::relays::Number;
-use super::routes::Seen;
+use super::routes::DomainState;
 use super::site::Site;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
@@ -50,7 +50,10 @@ impl Transfers {
             return wait(WaitReason::Relay, detail);
         }
         let was_asked = transfer.last.mx_host.is_some();
-        if !was_asked && transfer.crashes == 0 && matches!(self.routes.seen(domain), Seen::Nothing | Seen::Asked(_)) {
+        if !was_asked
+            && transfer.crashes == 0
+            && matches!(self.routes.seen(domain), DomainState::Nothing | DomainState::Asked(_))
+        {
             return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
         }
         if transfer.attempts == 0 {
@@ -86,19 +89,23 @@ impl Transfers {
         let domain = record.row.to.domain();
         let Some(queue) = self.queue_of(account, record, now) else {
             return match self.routes.seen(domain) {
-                Seen::Asked(waited) if !self.goes_to_smarthost(account, record, now) => Wait {
+                DomainState::Asked(waited) if !self.goes_to_smarthost(account, record, now) => Wait {
                     reason: WaitReason::Dns,
                     since: now - waited,
                     until: None,
                     detail: format!("The mail servers of {domain} are being looked up."),
                 },
-                Seen::Nothing if self.routes.is_full() && !self.goes_to_smarthost(account, record, now) => Wait {
-                    reason: WaitReason::Dns,
-                    since: due,
-                    until: None,
-                    detail: format!("The mail servers of {domain} are looked up after those of other messages."),
-                },
-                Seen::Asked(_) | Seen::At(_) | Seen::Nothing => busy("The message is about to be sent.".to_owned()),
+                DomainState::Nothing if self.routes.is_full() && !self.goes_to_smarthost(account, record, now) => {
+                    Wait {
+                        reason: WaitReason::Dns,
+                        since: due,
+                        until: None,
+                        detail: format!("The mail servers of {domain} are looked up after those of other messages."),
+                    }
+                }
+                DomainState::Asked(_) | DomainState::At(_) | DomainState::Nothing => {
+                    busy("The message is about to be sent.".to_owned())
+                }
             };
         };
         let site = queue.site.name_for_people();

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::Shared;
-use super::attempt::{Attempt, Ended, attempt};
-use super::before_mail::NotBegun;
+use super::attempt::{Attempt, AttemptEnd, attempt};
+use super::before_mail::NotSentReason;
 use super::destination_queue::DestinationQueue;
-use super::destinations::Started;
-use super::settle::{Ready, Unsettled};
+use super::destinations::StartedMessage;
+use super::settle::{LeasedRows, Unsettled};
 use super::site::Site;
 use crate::domain::event::AttemptFacts;
 use crate::engine::caught_panic::caught;
@@ -22,16 +22,16 @@ use crate::store::row::message::MessageRow;
 use crate::store::timer::Timer;
 
 /// Sends `first`, then each message that the destination starts in the same slot.
-pub(super) async fn run(shared: Arc<Shared>, first: Started) {
+pub(super) async fn run(shared: Arc<Shared>, first: StartedMessage) {
     let mut next = Some(first);
-    while let Some(Started { queue, slot, queued }) = next {
-        let mut running = Running::new(&shared, &queue, slot);
+    while let Some(StartedMessage { queue, slot, queued }) = next {
+        let mut running = RunningMessage::new(&shared, &queue, slot);
         transfer(&mut running, queued).await;
         next = running.next();
     }
 }
 
-async fn transfer(running: &mut Running<'_>, queued: QueuedMessage) {
+async fn transfer(running: &mut RunningMessage<'_>, queued: QueuedMessage) {
     let (shared, queue) = (running.shared, running.queue);
     let Some((lease, reservation)) = shared.leases.reserve(queued.place.id) else {
         return shared.give_back_when_free(queued);
@@ -39,44 +39,44 @@ async fn transfer(running: &mut Running<'_>, queued: QueuedMessage) {
     let unsettled = Unsettled { queued, held: None, lease: Some(lease), transcript: None };
     let row = match caught(async { shared.look(&queued, Some(&queue.site)) }).await.unwrap_or(Err(StoreError::Panicked))
     {
-        Ok(Ready::Send(row)) => row,
-        Ok(ready) => return not_begun(running, unsettled, NotBegun::Rows(ready)),
+        Ok(LeasedRows::Send(row)) => row,
+        Ok(ready) => return not_begun(running, unsettled, NotSentReason::Rows(ready)),
         Err(error) => return unsettled.unreadable(shared, error),
     };
     send(running, &reservation, unsettled, *row).await;
 }
 
 /// Ends the work on a message that is not sent.
-fn not_begun(running: &mut Running<'_>, unsettled: Unsettled, why: NotBegun) {
+fn not_begun(running: &mut RunningMessage<'_>, unsettled: Unsettled, why: NotSentReason) {
     let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
     match why {
         // Its timer fires again after the restart.
-        NotBegun::Stopping => {}
-        NotBegun::Revoked => {
+        NotSentReason::Stopping => {}
+        NotSentReason::Revoked => {
             drop(unsettled);
             shared.give_back_when_free(queued);
         }
-        NotBegun::NoMemory | NotBegun::Unconfirmed | NotBegun::Rows(Ready::Send(_)) => {
+        NotSentReason::NoMemory | NotSentReason::Unconfirmed | NotSentReason::Rows(LeasedRows::Send(_)) => {
             drop(unsettled);
             shared.timers().give_back(Timer::of_message(&queued));
         }
-        NotBegun::Gone => unsettled.expired(shared),
-        NotBegun::Rows(Ready::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
-        NotBegun::Rows(Ready::Paused) => {
+        NotSentReason::Gone => unsettled.expired(shared),
+        NotSentReason::Rows(LeasedRows::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
+        NotSentReason::Rows(LeasedRows::Paused) => {
             drop(unsettled);
             shared.hold_paused(queued, Some(&queue.site));
         }
-        NotBegun::Rows(Ready::Stale) => shared.timers().forget(&Timer::of_message(&queued)),
-        NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),
-        NotBegun::Damaged(error) => unsettled.content_unreadable(shared, &error),
-        NotBegun::LetsPass => {
+        NotSentReason::Rows(LeasedRows::Stale) => shared.timers().forget(&Timer::of_message(&queued)),
+        NotSentReason::Unreadable(error) => unsettled.unreadable(shared, error),
+        NotSentReason::Damaged(error) => unsettled.content_unreadable(shared, &error),
+        NotSentReason::LetsPass => {
             drop(unsettled);
             running.let_pass();
         }
     }
 }
 
-async fn send(running: &mut Running<'_>, reservation: &Reservation, mut unsettled: Unsettled, row: MessageRow) {
+async fn send(running: &mut RunningMessage<'_>, reservation: &Reservation, mut unsettled: Unsettled, row: MessageRow) {
     let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
     let site = queue.site.name();
     let share = match shared.share(queue.relay, &site) {
@@ -92,15 +92,15 @@ async fn send(running: &mut Running<'_>, reservation: &Reservation, mut unsettle
     let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
         tracing::error!(message = %queued.place.id, %crashed, "delivery attempt panicked; deferring the message");
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
-        Attempt { ended: Ended::With(TransferEnd::Crashed), facts, transcript, signal: Signal::Silent }
+        Attempt { ended: AttemptEnd::With(TransferEnd::Crashed), facts, transcript, signal: Signal::Silent }
     });
     match ended {
         // An operation took the lease before MAIL was written. It decides about the message.
-        Ended::With(_) if !unsettled.begin() => {
+        AttemptEnd::With(_) if !unsettled.begin() => {
             running.end(signal_of(&queue.site, signal));
-            not_begun(running, unsettled, NotBegun::Revoked);
+            not_begun(running, unsettled, NotSentReason::Revoked);
         }
-        Ended::With(end) => {
+        AttemptEnd::With(end) => {
             if signal != Signal::Silent {
                 let took = matches!(end, TransferEnd::Delivered).then_some(queued.place.account);
                 shared.relay_works(queue.relay, took);
@@ -121,8 +121,8 @@ async fn send(running: &mut Running<'_>, reservation: &Reservation, mut unsettle
             unsettled.transcript = is_failure.then(|| transcript.as_str().to_owned());
             unsettled.settle_with(shared, end, facts, others, row.to);
         }
-        Ended::NotBegun(why) => not_begun(running, unsettled, why),
-        Ended::RelayFault(fault) => {
+        AttemptEnd::NotBegun(why) => not_begun(running, unsettled, why),
+        AttemptEnd::RelayFault(fault) => {
             let until = shared.relay_failed(queue.relay, &fault);
             if fault.needs_operator {
                 shared.engine.relay_fails(&shared.relays.relay(queue.relay).name, &fault.why);
@@ -147,22 +147,22 @@ const fn signal_of(site: &Site, signal: Signal) -> Signal {
 }
 
 /// Sends this message and the whole queue of its destination back to routing.
-fn reroute(running: &mut Running<'_>, queued: &QueuedMessage) {
+fn reroute(running: &mut RunningMessage<'_>, queued: &QueuedMessage) {
     running.queue.handle(running.shared, Input::Clear);
     running.end(Signal::Silent);
     running.shared.timers().give_back(Timer::of_message(queued));
 }
 
 /// A started message, until it has ended. The machine is notified even if the worker panics.
-pub(super) struct Running<'a> {
+pub(super) struct RunningMessage<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) queue: &'a Arc<DestinationQueue>,
     pub(super) slot: Slot,
     has_ended: bool,
-    next: Option<Started>,
+    next: Option<StartedMessage>,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningMessage<'a> {
     pub(super) const fn new(shared: &'a Arc<Shared>, queue: &'a Arc<DestinationQueue>, slot: Slot) -> Self {
         Self { shared, queue, slot, has_ended: false, next: None }
     }
@@ -184,13 +184,13 @@ impl<'a> Running<'a> {
     }
 
     /// Returns the next message for this worker.
-    pub(super) fn next(mut self) -> Option<Started> {
+    pub(super) fn next(mut self) -> Option<StartedMessage> {
         self.end(Signal::Silent);
         self.next.take()
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningMessage<'_> {
     fn drop(&mut self) {
         self.end(Signal::Silent);
         self.next.take().into_iter().for_each(|next| self.shared.start(next));

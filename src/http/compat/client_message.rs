@@ -45,7 +45,7 @@ pub(super) struct MessageDraft {
 }
 
 /// A valid message, ready to submit.
-pub(super) struct Ready {
+pub(super) struct ValidMessage {
     pub(super) submission: Submission,
     pub(super) names: Names,
     /// Recipient as the client wrote it.
@@ -217,7 +217,11 @@ impl MessageDraft {
     ///
     /// # Errors
     /// All errors, under the client's field names.
-    pub(super) fn lift(mut self, mut faults: Violations, limits: SubmissionLimits) -> Result<Ready, CompatError> {
+    pub(super) fn lift(
+        mut self,
+        mut faults: Violations,
+        limits: SubmissionLimits,
+    ) -> Result<ValidMessage, CompatError> {
         self.unsubscribe(&mut faults);
         if !self.headers.is_empty() {
             self.ours.insert("headers".to_owned(), self.headers.into());
@@ -249,7 +253,7 @@ impl MessageDraft {
         let list_unsubscribe = list_unsubscribe.and_then(|given| HeaderValue::parse(given).ok());
         let ready = faults.or(|| {
             let submission = Submission { to_name, list_unsubscribe, ..lifted? };
-            Some(Ready { submission, names, to_as_given: self.to_as_given.unwrap_or_default() })
+            Some(ValidMessage { submission, names, to_as_given: self.to_as_given.unwrap_or_default() })
         });
         ready.map_err(|violations| CompatError::from(violations).opened_by(opening))
     }

@@ -6,10 +6,10 @@ use std::future::Future;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::client_message::Ready;
+use super::client_message::ValidMessage;
 use super::failure::CompatError;
 use super::names::Names;
-use super::send::{self, Parties};
+use super::send::{self, MessageParties};
 use super::service::CompatService;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -47,7 +47,7 @@ pub(super) struct List {
 }
 
 /// Result of one message in a list.
-pub(super) struct Sent {
+pub(super) struct SendResult {
     pub(super) accepted: Accepted,
     /// Recipient as the client wrote it.
     pub(super) to_as_given: String,
@@ -121,24 +121,24 @@ pub(super) async fn each(
     api: &Api,
     call: &Call<Caller>,
     list: &mut List,
-    read: impl Fn(Value) -> Result<Ready, CompatError>,
-) -> Vec<Result<Sent, CompatError>> {
+    read: impl Fn(Value) -> Result<ValidMessage, CompatError>,
+) -> Vec<Result<SendResult, CompatError>> {
     let items = std::mem::take(&mut list.items);
     let (mut read_items, mut submitted) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for (place, item) in items.into_iter().enumerate() {
         let idempotency = list.claim.as_ref().map(|whole| claim_at(whole, place, &list.address, &item));
-        read_items.push(read(item).map(|Ready { submission, names, to_as_given }| {
-            let parties = Parties::of(&submission);
+        read_items.push(read(item).map(|ValidMessage { submission, names, to_as_given }| {
+            let parties = MessageParties::of(&submission);
             submitted.push(ListItem { submission, idempotency });
             (parties, names, to_as_given)
         }));
     }
     let mut outcomes = api.engine.submit_each(&call.caller, submitted).await.into_iter();
-    let outcome_of = |read_item: Result<(Parties, Names, String), CompatError>| {
+    let outcome_of = |read_item: Result<(MessageParties, Names, String), CompatError>| {
         let (parties, names, to_as_given) = read_item?;
         let outcome = outcomes.next().unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)));
         let accepted = outcome.map_err(|error| parties.refused(api, &call.caller, error, &names))?;
-        Ok(Sent { accepted, to_as_given })
+        Ok(SendResult { accepted, to_as_given })
     };
     read_items.into_iter().map(outcome_of).collect()
 }
@@ -155,7 +155,7 @@ pub(super) async fn finish(
     api: &Api,
     call: &Call<Caller>,
     list: &List,
-    sent: &[Result<Sent, CompatError>],
+    sent: &[Result<SendResult, CompatError>],
     body: Vec<u8>,
 ) -> Result<Answer, CompatError> {
     let account = call.caller.account;

@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client_message::Ready;
+use super::client_message::ValidMessage;
 use super::failure::CompatError;
 use super::names::Names;
 use super::service::CompatService;
@@ -55,21 +55,21 @@ pub(super) fn before(api: &Api, account: AccountId, claim: Option<&IdempotencyCl
 pub(super) async fn submit(
     api: &Api,
     caller: &Caller,
-    ready: Ready,
+    ready: ValidMessage,
     claim: Option<IdempotencyClaim>,
 ) -> Result<Accepted, CompatError> {
-    let Ready { submission, names, .. } = ready;
-    let parties = Parties::of(&submission);
+    let ValidMessage { submission, names, .. } = ready;
+    let parties = MessageParties::of(&submission);
     api.engine.submit(caller, submission, claim).await.map_err(|error| parties.refused(api, caller, error, &names))
 }
 
 /// Sender and recipient of a message, for the text of a refusal.
-pub(super) struct Parties {
+pub(super) struct MessageParties {
     from: Address,
     to: Address,
 }
 
-impl Parties {
+impl MessageParties {
     pub(super) fn of(submission: &Submission) -> Self {
         Self { from: submission.from.clone(), to: submission.to.clone() }
     }

@@ -99,7 +99,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 #[derive(Serialize)]
-struct Now {
+struct ClockTime {
     #[serde(serialize_with = "iso::serialize")]
     now: Timestamp,
 }
@@ -107,11 +107,11 @@ struct Now {
 async fn clock(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
     dev(api)?;
-    Ok(Answer::json(StatusCode::OK, &Now { now: api.engine.clock.now() }))
+    Ok(Answer::json(StatusCode::OK, &ClockTime { now: api.engine.clock.now() }))
 }
 
 #[derive(Serialize)]
-struct Moved {
+struct AdvancedClock {
     #[serde(serialize_with = "iso::serialize")]
     now: Timestamp,
     fired: u64,
@@ -127,7 +127,7 @@ async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     // The clock advances in a separate task, so that it completes even if the client disconnects.
     let moved = tokio::spawn(async move { VirtualClock::advance(&clock, by, &store).await }).await;
     match moved {
-        Ok(Ok(moved)) => Ok(Answer::json(StatusCode::OK, &Moved { now: moved.now, fired: moved.fired })),
+        Ok(Ok(moved)) => Ok(Answer::json(StatusCode::OK, &AdvancedClock { now: moved.now, fired: moved.fired })),
         Ok(Err(AdvanceError::Store(_))) => Err(ApiError::StorageFailed),
         Ok(Err(AdvanceError::File(error))) => {
             tracing::error!(%error, "could not advance the virtual clock");

@@ -16,7 +16,7 @@ use crate::domain::fields::Fields;
 use crate::domain::limits::SUPPRESSIONS_COUNT;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
-use crate::engine::background_thread::NotDone;
+use crate::engine::background_thread::JobFailure;
 use crate::engine::imports::ImportRefusal;
 use crate::engine::listing::Page;
 use crate::engine::suppressions::SuppressionFilter;
@@ -222,11 +222,11 @@ pub(crate) async fn exported(
     Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"suppressions.csv\""))
 }
 
-impl From<NotDone> for ApiError {
-    fn from(not_done: NotDone) -> Self {
+impl From<JobFailure> for ApiError {
+    fn from(not_done: JobFailure) -> Self {
         match not_done {
-            NotDone::Crowded => Self::Overloaded,
-            NotDone::Failed => Self::Internal,
+            JobFailure::Crowded => Self::Overloaded,
+            JobFailure::Failed => Self::Internal,
         }
     }
 }

@@ -26,14 +26,14 @@ use crate::engine::bucket::meters::BucketMeters;
 use crate::engine::replica::ReplicaStatus;
 use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, Serve};
-use crate::net::tls_settings::Presented;
+use crate::net::tls_settings::PresentedCertificate;
 
 /// State of the metrics listener.
 pub struct MetricsService {
     engine: Arc<Engine>,
     requests: Arc<RequestMeters>,
     process: Process,
-    certificate: Option<Arc<Presented>>,
+    certificate: Option<Arc<PresentedCertificate>>,
 }
 
 impl MetricsService {
@@ -42,7 +42,7 @@ impl MetricsService {
         engine: Arc<Engine>,
         requests: Arc<RequestMeters>,
         process: Process,
-        certificate: Option<Arc<Presented>>,
+        certificate: Option<Arc<PresentedCertificate>>,
     ) -> Self {
         Self { engine, requests, process, certificate }
     }

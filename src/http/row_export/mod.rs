@@ -120,7 +120,7 @@ impl RowExport {
         let written = written.await?.transpose();
         written.map_err(|error| {
             tracing::error!(%error, "could not write a row of an export; the export fails");
-            ExportError::NotDone(crate::engine::background_thread::NotDone::Failed)
+            ExportError::NotDone(crate::engine::background_thread::JobFailure::Failed)
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::describe;
 use crate::machine::provider::share;
 use crate::machine::reputation::Level;
-use crate::smtp::provider_guide::{Experience, GuideLink, ProviderGuide};
+use crate::smtp::provider_guide::{GuideLink, ProviderGuide, ProviderResults};
 
 /// All providers.
 #[derive(Serialize)]
@@ -81,7 +81,7 @@ impl<'a> ProviderView<'a> {
     fn new(of: &'a Provider) -> Self {
         let (counts, answered) = (&of.counts, of.answered());
         let guide = ProviderGuide::built_in();
-        let experience = Experience {
+        let experience = ProviderResults {
             is_blocked: counts.bounced_block > 0,
             is_deferred: counts.deferred > 0,
             has_complaints: counts.complained > 0,

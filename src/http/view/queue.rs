@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::base::time::{Timestamp, iso};
-use crate::engine::backup::Released;
+use crate::engine::backup::ReleaseResult;
 use crate::engine::queue::SiteQueue;
 use crate::engine::wait_reason::WaitReason;
 use crate::store::TimersOnHold;
@@ -80,8 +80,8 @@ pub(in crate::http) struct ReleasedView {
 }
 
 impl ReleasedView {
-    pub(in crate::http) const fn new(released: &Released) -> Self {
-        let Released { backup_at, on_hold } = *released;
+    pub(in crate::http) const fn new(released: &ReleaseResult) -> Self {
+        let ReleaseResult { backup_at, on_hold } = *released;
         Self { released: backup_at.is_some(), backup_at, messages: on_hold.messages, deliveries: on_hold.deliveries }
     }
 }

@@ -12,14 +12,14 @@ pub type Slot = u64;
 /// The started messages.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slots {
-    started: BTreeMap<Slot, Started>,
+    started: BTreeMap<Slot, StartedSlot>,
     last: Slot,
     marketing: usize,
     connected: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Started {
+struct StartedSlot {
     message: QueuedMessage,
     /// Start of the attempt on the monotonic clock.
     at: Duration,
@@ -70,7 +70,7 @@ impl Slots {
     pub(super) fn add(&mut self, message: QueuedMessage, at: Duration) -> Slot {
         self.last += 1;
         self.marketing += usize::from(message.is_marketing());
-        self.started.insert(self.last, Started { message, at, is_connected: false });
+        self.started.insert(self.last, StartedSlot { message, at, is_connected: false });
         self.last
     }
 
@@ -82,7 +82,7 @@ impl Slots {
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Option<QueuedMessage> {
-        let Started { message, is_connected, .. } = self.started.remove(&slot)?;
+        let StartedSlot { message, is_connected, .. } = self.started.remove(&slot)?;
         self.connected -= usize::from(is_connected);
         self.marketing -= usize::from(message.is_marketing());
         Some(message)

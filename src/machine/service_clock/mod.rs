@@ -98,7 +98,7 @@ impl From<Timestamp> for ServiceTime {
 
 /// Clock facts in the store at a start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Past {
+pub struct ClockHistory {
     /// The service's time at the last record, or later; `None` in a new store. It is the time of the newest identifier,
     /// unless a clock that was ahead has been set right since.
     pub reached: Option<Timestamp>,
@@ -235,7 +235,7 @@ pub enum Effect {
 
 impl State {
     /// Creates the clock of a service that starts on a store with this `past`.
-    pub fn start(past: Past, sample: Sample) -> Next<Self, Effect> {
+    pub fn start(past: ClockHistory, sample: Sample) -> Next<Self, Effect> {
         let reached = past.reached.map(|reached| Duration::from_millis(reached.as_millis()));
         let service = reached.unwrap_or(sample.wall);
         let next_number = past.next.max(1);

@@ -64,10 +64,10 @@ pub(super) fn unpack(
                 match entry.method {
                     Method::Stored => {
                         let stored = &entry.data[..entry.data.len().min(entry.stored_bytes)];
-                        member(&mut Checked::new(stored, entry.crc), budget, each)?;
+                        member(&mut ChecksummedReader::new(stored, entry.crc), budget, each)?;
                     }
                     Method::Deflated => {
-                        member(&mut Checked::new(DeflateDecoder::new(entry.data), entry.crc), budget, each)?;
+                        member(&mut ChecksummedReader::new(DeflateDecoder::new(entry.data), entry.crc), budget, each)?;
                     }
                 }
             }
@@ -83,7 +83,7 @@ fn member(
     budget: &mut Budget,
     each: &mut dyn FnMut(&mut Member<'_>) -> Result<(), Unreadable>,
 ) -> Result<(), Unreadable> {
-    let mut bounded = Bounded { stream, budget };
+    let mut bounded = BoundedStream { stream, budget };
     let mut first = Vec::new();
     bounded.by_ref().take(PEEKED_BYTES).read_to_end(&mut first).map_err(of_archive)?;
     let kind = kind_of(&first);
@@ -101,12 +101,12 @@ pub(super) fn of_archive(error: io::Error) -> Unreadable {
 }
 
 /// A stream that fails once the budget is used up.
-struct Bounded<'m> {
+struct BoundedStream<'m> {
     stream: &'m mut dyn Read,
     budget: &'m mut Budget,
 }
 
-impl Read for Bounded<'_> {
+impl Read for BoundedStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(buffer)?;
         match self.budget.0.checked_sub(read as u64) {
@@ -145,18 +145,18 @@ impl Read for Gzip<'_> {
 }
 
 /// A stream whose checksum is verified at its end.
-struct Checked<R: Read> {
+struct ChecksummedReader<R: Read> {
     stream: CrcReader<R>,
     crc: u32,
 }
 
-impl<R: Read> Checked<R> {
+impl<R: Read> ChecksummedReader<R> {
     fn new(stream: R, crc: u32) -> Self {
         Self { stream: CrcReader::new(stream), crc }
     }
 }
 
-impl<R: Read> Read for Checked<R> {
+impl<R: Read> Read for ChecksummedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(buffer)?;
         let sum: &Crc = self.stream.crc();

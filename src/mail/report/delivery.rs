@@ -2,7 +2,7 @@
 //! per recipient.
 
 use super::super::section::{self, Field};
-use super::{Diagnostic, FIELD_BYTES_MAX, RECIPIENTS_MAX, Returned, address, text};
+use super::{Diagnostic, FIELD_BYTES_MAX, RECIPIENTS_MAX, ReturnedHeader, address, text};
 use crate::domain::enhanced_code::EnhancedCode;
 
 /// Maximum number of bytes read of a status part: a hundred recipients with long diagnostics.
@@ -16,7 +16,7 @@ pub struct DeliveryReport {
     /// One report per recipient: at least one, at most [`RECIPIENTS_MAX`].
     pub recipients: Vec<RecipientReport>,
     /// The returned part of the message.
-    pub returned: Returned,
+    pub returned: ReturnedHeader,
 }
 
 impl DeliveryReport {
@@ -70,7 +70,7 @@ pub enum Action {
 }
 
 /// Parses the fields of `status`, which has CRLF line ends; `None` if no recipient has an action.
-pub(super) fn read(status: &[u8], returned: Returned) -> Option<DeliveryReport> {
+pub(super) fn read(status: &[u8], returned: ReturnedHeader) -> Option<DeliveryReport> {
     let mut reporting_mta = None;
     let mut recipients = Vec::new();
     let mut rest = status;
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn report(status: &str) -> Option<DeliveryReport> {
-        read(status.replace('\n', "\r\n").as_bytes(), Returned::default())
+        read(status.replace('\n', "\r\n").as_bytes(), ReturnedHeader::default())
     }
 
     #[test]

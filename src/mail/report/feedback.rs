@@ -1,7 +1,7 @@
 //! Feedback reports in the Abuse Reporting Format (RFC 5965): the fields of a `message/feedback-report` part.
 
 use super::super::section::{self, Field};
-use super::{FIELD_BYTES_MAX, RECIPIENTS_MAX, Returned, address, text};
+use super::{FIELD_BYTES_MAX, RECIPIENTS_MAX, ReturnedHeader, address, text};
 
 /// Maximum number of bytes read of a feedback part.
 pub(super) const FEEDBACK_BYTES_MAX: usize = 64 * 1024;
@@ -19,7 +19,7 @@ pub struct FeedbackReport {
     /// providers redact them. A redacted one is omitted, or is an address that does not exist (RFC 6590).
     pub original_rcpt_to: Vec<String>,
     /// The returned part of the message.
-    pub returned: Returned,
+    pub returned: ReturnedHeader,
 }
 
 /// Type of a feedback report (RFC 5965 7.3, RFC 6591 3.1).
@@ -44,7 +44,7 @@ pub enum FeedbackType {
 }
 
 /// Parses the fields of `feedback`, which has CRLF line ends; `None` if the type is missing.
-pub(super) fn read(feedback: &[u8], returned: Returned) -> Option<FeedbackReport> {
+pub(super) fn read(feedback: &[u8], returned: ReturnedHeader) -> Option<FeedbackReport> {
     let begin = feedback.iter().position(|c| !matches!(c, b'\r' | b'\n')).unwrap_or(feedback.len());
     let (fields, _) = section::split(&feedback[begin..]);
     let value = |name: &str| text::value_of(&fields, name);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn report(fields: &str) -> Option<FeedbackReport> {
-        read(fields.replace('\n', "\r\n").as_bytes(), Returned::default())
+        read(fields.replace('\n', "\r\n").as_bytes(), ReturnedHeader::default())
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod unstructured;
 pub use delivery::{Action, DeliveryReport, RecipientReport};
 pub use diagnostic::Diagnostic;
 pub use feedback::{FeedbackReport, FeedbackType};
-pub use returned::Returned;
+pub use returned::ReturnedHeader;
 pub use unstructured::UnstructuredBounce;
 
 use entity::Entity;
@@ -116,7 +116,7 @@ fn delivery(message: &Entity<'_>) -> Option<Report> {
     let parts = parts(message);
     let status = parts.iter().find(|part| STATUSES.contains(&part.media_type().as_str()))?;
     let fields = status.content(delivery::STATUS_BYTES_MAX);
-    let mut report = delivery::read(&fields, Returned::find(&parts))?;
+    let mut report = delivery::read(&fields, ReturnedHeader::find(&parts))?;
     if report.recipients.iter().any(|recipient| recipient.diagnostic.is_none()) {
         report.learn_from(&unstructured::words(message).unwrap_or_default());
     }
@@ -127,7 +127,7 @@ fn feedback(message: &Entity<'_>) -> Option<Report> {
     let parts = parts(message);
     let part = parts.iter().find(|part| part.media_type() == FEEDBACK)?;
     let fields = part.content(feedback::FEEDBACK_BYTES_MAX);
-    feedback::read(&fields, Returned::find(&parts)).map(Report::Feedback)
+    feedback::read(&fields, ReturnedHeader::find(&parts)).map(Report::Feedback)
 }
 
 fn parts<'m>(message: &Entity<'m>) -> Vec<Entity<'m>> {

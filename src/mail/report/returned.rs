@@ -10,11 +10,11 @@ const RETURNED: [&str; 4] = ["message/rfc822", "text/rfc822-headers", "message/g
 /// The header section of a returned message, with CRLF line ends, at most [`HEADER_BYTES_MAX`]; empty if the report
 /// returns nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Returned {
+pub struct ReturnedHeader {
     section: Vec<u8>,
 }
 
-impl Returned {
+impl ReturnedHeader {
     /// Returns the first part of a report that is a returned message.
     pub(super) fn find(parts: &[Entity<'_>]) -> Self {
         let Some(part) = parts.iter().find(|part| RETURNED.contains(&part.media_type().as_str())) else {

@@ -14,7 +14,7 @@ pub use steering::Steering;
 
 use std::ops::Range;
 
-use super::compose::{Composed, TLS_REQUIRED, waives_tls, write_list_headers};
+use super::compose::{ComposedMessage, TLS_REQUIRED, waives_tls, write_list_headers};
 use super::field;
 use super::mailbox::{self, Mailbox};
 use super::raw::{self, Faults, REMOVED_FIELDS, REPLACED_FIELDS};
@@ -184,9 +184,9 @@ impl SubmittedMessage {
     }
 
     /// Returns the properties of the copy with this header section, without its bytes.
-    pub fn composed(&self, head: &[u8], to: &Address) -> Composed {
+    pub fn composed(&self, head: &[u8], to: &Address) -> ComposedMessage {
         let local_parts = self.from.needs_smtputf8() || to.needs_smtputf8();
-        Composed {
+        ComposedMessage {
             bytes: Vec::new(),
             subject: self.subject.clone(),
             eight_bit: !self.body_is_ascii || !head.is_ascii(),

@@ -8,7 +8,7 @@ mod verifying;
 
 use serde_json::{Value, json};
 
-use super::compose::{ComposeFacts, Composed, compose};
+use super::compose::{ComposeFacts, ComposedMessage, compose};
 use crate::base::id::{MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::header::HeaderValue;
@@ -29,7 +29,7 @@ fn lift(body: Value) -> Result<Submission, Violations> {
 }
 
 /// Returns the message of a valid submission with `changes` applied.
-fn composed(changes: Value) -> Composed {
+fn composed(changes: Value) -> ComposedMessage {
     let mut body = json!({"from": "a@example.com", "to": "b@example.net"});
     for (name, value) in changes.as_object().unwrap() {
         body[name] = value.clone();
@@ -39,12 +39,12 @@ fn composed(changes: Value) -> Composed {
     message
 }
 
-fn text_of(message: &Composed) -> &str {
+fn text_of(message: &ComposedMessage) -> &str {
     std::str::from_utf8(&message.bytes).unwrap()
 }
 
 /// Asserts only CRLF line ends, an ended last line, and no line over 998 bytes (RFC 5322 2.1.1).
-fn assert_lines(message: &Composed) {
+fn assert_lines(message: &ComposedMessage) {
     let bytes = &message.bytes;
     assert!(bytes.ends_with(b"\r\n"));
     for line in bytes[..bytes.len() - 2].split(|c| *c == b'\n') {

@@ -7,11 +7,11 @@ use crate::mail::compose::message_id_header;
 use crate::mail::dkim::{SigningKey, sign};
 use crate::mail::dkim_key::generate;
 
-fn rewrite(raw: &str) -> Result<Composed, Violations> {
+fn rewrite(raw: &str) -> Result<ComposedMessage, Violations> {
     rewrite_with(json!({"raw": raw}))
 }
 
-fn rewrite_with(changes: Value) -> Result<Composed, Violations> {
+fn rewrite_with(changes: Value) -> Result<ComposedMessage, Violations> {
     let mut body = json!({"from": "a@example.com", "to": "b@example.net"});
     for (name, value) in changes.as_object().unwrap() {
         body[name] = value.clone();

@@ -21,17 +21,17 @@ use url::Url;
 
 use self::challenges::Challenges;
 use self::client::AcmeHttp;
-use self::order::{Issued, OrderError};
+use self::order::{IssuedCertificate, OrderError};
 use self::vault::{Status, Vault};
 use super::clock::SystemClock;
 use super::dns::HostAddresses;
 use super::probe::certificate::Certificate;
 use super::tls;
-use super::tls_settings::Presented;
+use super::tls_settings::PresentedCertificate;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::engine::ports::Clock as _;
-use crate::machine::renewal::{self, RenewalFailure, Setbacks, Validity};
+use crate::machine::renewal::{self, RenewalFailure, RenewalFailures, Validity};
 
 /// Time limit of a whole attempt, however slow the authority is.
 const ATTEMPT: Duration = Duration::from_secs(600);
@@ -84,7 +84,7 @@ pub struct Acme {
     vault: Vault,
     http: AcmeHttp,
     challenges: Arc<Challenges>,
-    presented: Arc<Presented>,
+    presented: Arc<PresentedCertificate>,
     clock: SystemClock,
 }
 
@@ -104,10 +104,10 @@ impl Acme {
         let vault = Vault::within(data_dir);
         let http = AcmeHttp::new(roots, names).map_err(|error| error.to_string())?;
         let presented = match kept(&vault, &challenges) {
-            Some((config, validity)) => Presented::new(config, Some(validity.until)),
+            Some((config, validity)) => PresentedCertificate::new(config, Some(validity.until)),
             None => {
                 let own = tls::self_signed_pair(&settings.names).map_err(|fault| fault.to_string())?;
-                Presented::new(tls::presenting(own, &challenges), None)
+                PresentedCertificate::new(tls::presenting(own, &challenges), None)
             }
         };
         let presented = Arc::new(presented);
@@ -115,7 +115,7 @@ impl Acme {
     }
 
     /// Returns the certificate that listeners present.
-    pub const fn presented(&self) -> &Arc<Presented> {
+    pub const fn presented(&self) -> &Arc<PresentedCertificate> {
         &self.presented
     }
 
@@ -135,7 +135,7 @@ impl Acme {
             }
             tokio::select! {
                 () = tokio::time::sleep(due.since(now).min(LOOK)) => {}
-                () = at_once.notified() => match renewal::due(self.held(), Setbacks::default(), self.clock.now()) {
+                () = at_once.notified() => match renewal::due(self.held(), RenewalFailures::default(), self.clock.now()) {
                     wanted if wanted <= self.clock.now() => self.attempt().await,
                     wanted => tracing::info!(renewal = %wanted, "certificate is current"),
                 },
@@ -250,7 +250,8 @@ impl Acme {
         self.vault.make().map_err(|error| order::not_saved(&error))?;
         let late =
             |_| Err(OrderError::new(RenewalFailure::Unreached, "the authority did not finish within ten minutes"));
-        let Issued { chain, key } = tokio::time::timeout(ATTEMPT, self.order(names, way)).await.unwrap_or_else(late)?;
+        let IssuedCertificate { chain, key } =
+            tokio::time::timeout(ATTEMPT, self.order(names, way)).await.unwrap_or_else(late)?;
         self.vault
             .keep_certificate(self.settings.directory.as_str(), &chain, &key)
             .map_err(|error| order::not_saved(&error))?;

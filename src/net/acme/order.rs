@@ -24,7 +24,7 @@ const POLLING: RetryPolicy =
 const RATE_LIMITED: Duration = Duration::from_secs(3600);
 
 /// An issued certificate and its key, in PEM.
-pub(super) struct Issued {
+pub(super) struct IssuedCertificate {
     pub(super) chain: String,
     pub(super) key: String,
 }
@@ -87,11 +87,11 @@ impl OrderError {
 
 impl Acme {
     /// Requests one certificate for `names`, proving them with challenge type `way`.
-    pub(super) async fn order(&self, names: &[String], way: ProofMethod) -> Result<Issued, OrderError> {
+    pub(super) async fn order(&self, names: &[String], way: ProofMethod) -> Result<IssuedCertificate, OrderError> {
         self.ordered(names, way).await.map_err(|fault| fault.blaming(names))
     }
 
-    async fn ordered(&self, names: &[String], way: ProofMethod) -> Result<Issued, OrderError> {
+    async fn ordered(&self, names: &[String], way: ProofMethod) -> Result<IssuedCertificate, OrderError> {
         let account = self.account().await?;
         let (mut order, key) = self.resume_or_create(&account, names).await?;
         if matches!(order.state().status, OrderStatus::Pending | OrderStatus::Ready) {
@@ -101,7 +101,7 @@ impl Acme {
             order.finalize_csr(&request).await?;
         }
         let chain = order.poll_certificate(&POLLING).await?;
-        Ok(Issued { chain, key })
+        Ok(IssuedCertificate { chain, key })
     }
 
     /// Returns the account of our key. Creates it if there is none.

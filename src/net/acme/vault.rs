@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::renewal::Setbacks;
+use crate::machine::renewal::RenewalFailures;
 use crate::store::private_file;
 
 /// The folder's name.
@@ -51,7 +51,7 @@ pub struct Status {
     /// Challenge type of the next order: the one that worked last.
     pub(super) way: Option<super::ProofMethod>,
     /// Failures since the last certificate that had all names.
-    pub setbacks: Setbacks,
+    pub setbacks: RenewalFailures,
     /// Message of the last failure.
     pub fault: Option<String>,
 }

@@ -138,21 +138,21 @@ impl Activity {
     }
 
     /// Marks a running request until the guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+    pub(super) fn begin(self: &Arc<Self>) -> BusyGuard {
         self.head_since.store(0, Relaxed);
         self.running.fetch_add(1, Relaxed);
-        Busy(Arc::clone(self))
+        BusyGuard(Arc::clone(self))
     }
 
     /// Marks a request that waits for its body, until the guard is dropped.
-    pub(super) fn await_body(self: &Arc<Self>, is_known: bool) -> Awaited {
+    pub(super) fn await_body(self: &Arc<Self>, is_known: bool) -> BodyWait {
         if is_known {
             self.awaited_known.fetch_add(1, Relaxed);
         }
         if self.awaited.fetch_add(1, Relaxed) == 0 {
             self.awaited_since.store(self.now(), Relaxed);
         }
-        Awaited { activity: Arc::clone(self), is_known }
+        BodyWait { activity: Arc::clone(self), is_known }
     }
 
     /// Marks a refused body that is read after its answer, until the guard is dropped.
@@ -303,9 +303,9 @@ impl Activity {
 }
 
 /// Guard: while it exists, the connection does not count as idle or as reading a request head.
-pub(super) struct Busy(Arc<Activity>);
+pub(super) struct BusyGuard(Arc<Activity>);
 
-impl Busy {
+impl BusyGuard {
     /// Marks a part of an answer that waits for the client, until the guard is dropped.
     pub(super) fn offer(&self) -> PendingPart {
         self.0.offered_since.store(self.0.now(), Relaxed);
@@ -325,12 +325,12 @@ impl Busy {
 }
 
 /// Guard: while it exists, one request of the connection waits for its body.
-pub struct Awaited {
+pub struct BodyWait {
     activity: Arc<Activity>,
     is_known: bool,
 }
 
-impl Drop for Awaited {
+impl Drop for BodyWait {
     fn drop(&mut self) {
         self.activity.awaited.fetch_sub(1, Relaxed);
         if self.is_known {
@@ -363,7 +363,7 @@ impl Drop for PendingPart {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.idle_since.store(self.0.now(), Relaxed);
         self.0.head_since.store(0, Relaxed);

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::engine::ports::{Clock, Requester};
 
 use super::answer::{Answer, LookupResult, TimedResult, Unknown};
-use super::query::{Patience, Question};
+use super::query::{Question, SlotWait};
 
 /// Maximum memory for answers: 24 MiB of the 32 MiB that all caches of names share. Beyond it, the least recently used
 /// answer is dropped.
@@ -68,7 +68,7 @@ impl Cache {
         &self,
         question: &Question,
         requester: Requester,
-        ask: impl Fn(Patience) -> F,
+        ask: impl Fn(SlotWait) -> F,
     ) -> LookupResult
     where
         F: Future<Output = TimedResult>,
@@ -162,8 +162,8 @@ struct Flight<'a> {
 }
 
 impl Flight<'_> {
-    const fn patience(&self) -> Patience {
-        if self.stale.is_some() { Patience::HasStaleAnswer } else { Patience::WaitsForPlace }
+    const fn patience(&self) -> SlotWait {
+        if self.stale.is_some() { SlotWait::HasStaleAnswer } else { SlotWait::WaitsForPlace }
     }
 
     fn land(mut self, answered: TimedResult) -> LookupResult {
@@ -191,7 +191,7 @@ mod tests {
     use super::super::answer::Answer;
     use super::super::fact::RecordData;
     use super::super::query::Kind;
-    use super::super::zone::HandClock;
+    use super::super::zone::ManualClock;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_is_cached_until_its_ttl_ends_on_the_program_s_clock() {
-        let clock = Arc::new(HandClock::default());
+        let clock = Arc::new(ManualClock::default());
         let cache = Cache::new(clock.clone(), 8000);
         let question = Question::new("a.example", Kind::Txt);
         assert_eq!(cache.get(&question, ONE, async |_| answered("first", 60)).await, answer("first"));
@@ -221,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_cache_is_bounded_in_bytes_and_drops_the_least_recently_used_answer() {
-        let cache = Cache::new(Arc::new(HandClock::default()), 3000);
+        let cache = Cache::new(Arc::new(ManualClock::default()), 3000);
         let question = |name| Question::new(name, Kind::Txt);
         for name in ["a", "b", "c"] {
             cache.get(&question(name), ONE, async |_| answered(&name.repeat(500), 60)).await;
@@ -241,7 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_lookups_share_one_query() {
-        let cache = Cache::new(Arc::new(HandClock::default()), 8000);
+        let cache = Cache::new(Arc::new(ManualClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let asked = AtomicUsize::new(0);
         let ask = async |_| {
@@ -260,7 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn if_the_querying_caller_is_dropped_the_next_one_sends_the_query() {
-        let cache = Cache::new(Arc::new(HandClock::default()), 8000);
+        let cache = Cache::new(Arc::new(ManualClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let mut first = Box::pin(cache.get(&question, ONE, |_| std::future::pending::<TimedResult>()));
         let mut second = Box::pin(cache.get(&question, ONE, async |_| answered("second", 60)));
@@ -277,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_account_never_waits_for_the_query_of_another() {
-        let cache = Cache::new(Arc::new(HandClock::default()), 8000);
+        let cache = Cache::new(Arc::new(ManualClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let mut first = Box::pin(cache.get(&question, ONE, |_| std::future::pending::<TimedResult>()));
         tokio::select! {
@@ -290,7 +290,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_slot_an_expired_answer_is_used_for_ten_minutes() {
-        let clock = Arc::new(HandClock::default());
+        let clock = Arc::new(ManualClock::default());
         let cache = Cache::new(clock.clone(), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let busy = async || {
@@ -302,13 +302,13 @@ mod tests {
             let found = cache.get(&question, ONE, ask).await;
             (found, patience.get().unwrap())
         };
-        let unasked = (TimedResult::unasked().result, Patience::WaitsForPlace);
+        let unasked = (TimedResult::unasked().result, SlotWait::WaitsForPlace);
         assert_eq!(busy().await, unasked);
         cache.get(&question, ONE, async |_| answered("first", 60)).await;
         clock.advance(Duration::from_secs(60));
-        assert_eq!(busy().await, (answer("first"), Patience::HasStaleAnswer));
+        assert_eq!(busy().await, (answer("first"), SlotWait::HasStaleAnswer));
         clock.advance(Duration::from_secs(599));
-        assert_eq!(busy().await, (answer("first"), Patience::HasStaleAnswer));
+        assert_eq!(busy().await, (answer("first"), SlotWait::HasStaleAnswer));
         let failed = async |_| TimedResult::failed("SERVFAIL");
         assert_eq!(cache.get(&question, OTHER, failed).await, TimedResult::failed("SERVFAIL").result);
         clock.advance(Duration::from_secs(10));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::signed::{SignedZone, ZoneKey, serve};
-use super::zone::HandClock;
+use super::zone::ManualClock;
 use super::*;
 use crate::base::entropy::SeededEntropy;
 
@@ -50,7 +50,7 @@ fn resolver(address: SocketAddr, anchor: Option<&str>) -> Resolver {
         trust_anchors,
         ..DnsSettings::default()
     };
-    let (clock, entropy) = (Arc::new(HandClock::default()), Arc::new(SeededEntropy::new(1)));
+    let (clock, entropy) = (Arc::new(ManualClock::default()), Arc::new(SeededEntropy::new(1)));
     Resolver::new(&settings, OwnHosts::default(), Arc::default(), clock, entropy).unwrap()
 }
 

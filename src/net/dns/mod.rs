@@ -40,7 +40,7 @@ use crate::smtp::tlsa::TlsaRecord;
 use self::answer::{Answer, LookupResult, Unknown};
 use self::cache::Cache;
 use self::fact::RecordData;
-use self::query::{Kind, Patience, QueryClient, Question};
+use self::query::{Kind, QueryClient, Question, SlotWait};
 use self::validation::Trust;
 
 pub use self::anchor::{Anchors, InvalidAnchor};
@@ -168,7 +168,7 @@ impl Shared {
     }
 
     async fn ask_now(&self, name: &str, kind: Kind) -> LookupResult {
-        self.asker.ask(&Question::new(name, kind), Requester::CHECKS, Patience::WaitsForPlace).await.result
+        self.asker.ask(&Question::new(name, kind), Requester::CHECKS, SlotWait::WaitsForPlace).await.result
     }
 
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[RecordData]>, LookupFailure> {

@@ -24,7 +24,7 @@ use super::answer::{Answer, LookupResult, TimedResult};
 use super::fact::RecordData;
 use super::validation::{QUESTIONS, Trust, Validation, trust_of, worth_of_nothing};
 use crate::engine::ports::Requester;
-use crate::engine::query_places::{NoPlace, QueryPlaces};
+use crate::engine::query_places::{NoQuerySlot, QueryPlaces};
 
 /// Maximum number of queries in flight that have started recently.
 const PROMPT_MAX: u32 = 256;
@@ -78,7 +78,7 @@ impl Kind {
 
 /// Whether a query may wait for a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum SlotWait {
     /// The query waits for a slot.
     WaitsForPlace,
     /// Without a free slot, an earlier answer is used.
@@ -159,7 +159,7 @@ impl QueryClient {
     }
 
     /// Sends the query.
-    pub(super) async fn ask(&self, question: &Question, requester: Requester, patience: Patience) -> TimedResult {
+    pub(super) async fn ask(&self, question: &Question, requester: Requester, patience: SlotWait) -> TimedResult {
         let Ok(mut name) = Name::from_ascii(&*question.name) else {
             // A name that does not fit into a query can't exist.
             return TimedResult { result: LookupResult::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
@@ -169,11 +169,11 @@ impl QueryClient {
         let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
         let max_wait = match patience {
             // The wait for a slot is limited to the time of the tries themselves.
-            Patience::WaitsForPlace => self.try_timeout * u32::try_from(tries).unwrap_or(1),
-            Patience::HasStaleAnswer => Duration::ZERO,
+            SlotWait::WaitsForPlace => self.try_timeout * u32::try_from(tries).unwrap_or(1),
+            SlotWait::HasStaleAnswer => Duration::ZERO,
         };
         let asked = self.places.ask(requester, max_wait, self.ask_in_turn(&name, question.kind, tries)).await;
-        asked.unwrap_or_else(|NoPlace| TimedResult::unasked())
+        asked.unwrap_or_else(|NoQuerySlot| TimedResult::unasked())
     }
 
     async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> TimedResult {

@@ -8,13 +8,13 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::rdata::PTR;
 use hickory_resolver::proto::rr::{RData, RecordType};
 
-use super::zone::{HandClock, Say, Zone, mx};
+use super::zone::{DnsBehaviour, ManualClock, Zone, mx};
 use super::*;
 use crate::base::entropy::SeededEntropy;
 
 struct World {
     zone: Zone,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     resolver: Resolver,
 }
 
@@ -30,7 +30,7 @@ impl World {
     }
 
     fn asking(servers: Vec<SocketAddr>, zone: Zone, own: OwnHosts, seed: u64) -> Self {
-        let clock = Arc::new(HandClock::default());
+        let clock = Arc::new(ManualClock::default());
         let settings = DnsSettings { servers, try_timeout: Duration::from_millis(500), ..DnsSettings::default() };
         let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
         let entropy = Arc::new(SeededEntropy::new(seed));
@@ -104,7 +104,7 @@ async fn a_lone_dot_is_a_null_mx_and_one_among_others_is_ignored() {
 #[tokio::test]
 async fn without_mx_records_the_domain_is_its_own_server() {
     let world = World::new().await;
-    world.zone.a("site.example", &["9.0.0.1"]).says("site.example", RecordType::MX, Say::NoData(60));
+    world.zone.a("site.example", &["9.0.0.1"]).says("site.example", RecordType::MX, DnsBehaviour::NoData(60));
     let addresses = addresses(&["9.0.0.1"]);
     let host = MailHost { name: "site.example".into(), preference: 0, addresses, tlsa_names: Vec::new() };
     assert_eq!(world.route("site.example").await, Ok(vec![host]));
@@ -115,9 +115,9 @@ async fn a_nonexistent_domain_differs_from_a_failed_lookup() {
     let world = World::new().await;
     assert_eq!(world.route("gone.example").await, Err(RouteFailure::NoSuchDomain));
     for (name, say) in [
-        ("servfail.example", Say::Error(ResponseCode::ServFail)),
-        ("refused.example", Say::Error(ResponseCode::Refused)),
-        ("silent.example", Say::Silence),
+        ("servfail.example", DnsBehaviour::Error(ResponseCode::ServFail)),
+        ("refused.example", DnsBehaviour::Error(ResponseCode::Refused)),
+        ("silent.example", DnsBehaviour::Silence),
     ] {
         // The name has an address, which must not be taken for an implicit MX.
         world.zone.says(name, RecordType::MX, say).a(name, &["9.0.0.1"]);
@@ -130,8 +130,8 @@ async fn a_nonexistent_domain_differs_from_a_failed_lookup() {
 async fn a_server_that_does_not_resolve_is_skipped() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "gone.example"), (20, "broken.example"), (30, "m.example")]);
-    world.zone.says("broken.example", RecordType::A, Say::Error(ResponseCode::ServFail));
-    world.zone.says("broken.example", RecordType::AAAA, Say::Error(ResponseCode::ServFail));
+    world.zone.says("broken.example", RecordType::A, DnsBehaviour::Error(ResponseCode::ServFail));
+    world.zone.says("broken.example", RecordType::AAAA, DnsBehaviour::Error(ResponseCode::ServFail));
     world.zone.a("m.example", &["9.0.0.1"]);
     assert_eq!(world.names("site.example").await, ["m.example"]);
 }
@@ -142,7 +142,7 @@ async fn a_domain_without_hosts_fails_permanently_only_if_every_answer_is_author
     world.zone.mx("certain.example", &[(10, "gone.example"), (20, "empty.example")]);
     world.zone.txt("empty.example", &["no address here"]);
     world.zone.mx("uncertain.example", &[(10, "gone.example"), (20, "broken.example")]);
-    world.zone.says("broken.example", RecordType::AAAA, Say::Error(ResponseCode::ServFail));
+    world.zone.says("broken.example", RecordType::AAAA, DnsBehaviour::Error(ResponseCode::ServFail));
     assert_eq!(world.route("certain.example").await, Err(RouteFailure::NoHost));
     assert!(matches!(world.route("uncertain.example").await, Err(RouteFailure::Temporary(_))));
 }
@@ -196,12 +196,15 @@ async fn an_mx_record_with_an_address_as_its_name_is_used_as_an_address() {
 #[tokio::test]
 async fn aliases_are_followed_and_alias_loops_end() {
     let world = World::new().await;
-    world.zone.says("alias.example", RecordType::MX, Say::Alias("site.example".into(), 300));
+    world.zone.says("alias.example", RecordType::MX, DnsBehaviour::Alias("site.example".into(), 300));
     world.zone.mx("site.example", &[(10, "m.example")]);
-    world.zone.says("m.example", RecordType::A, Say::Alias("real.example".into(), 300)).a("real.example", &["9.0.0.1"]);
-    world.zone.says("m.example", RecordType::AAAA, Say::Alias("real.example".into(), 300));
-    world.zone.says("round.example", RecordType::MX, Say::Alias("and-round.example".into(), 300));
-    world.zone.says("and-round.example", RecordType::MX, Say::Alias("round.example".into(), 300));
+    world
+        .zone
+        .says("m.example", RecordType::A, DnsBehaviour::Alias("real.example".into(), 300))
+        .a("real.example", &["9.0.0.1"]);
+    world.zone.says("m.example", RecordType::AAAA, DnsBehaviour::Alias("real.example".into(), 300));
+    world.zone.says("round.example", RecordType::MX, DnsBehaviour::Alias("and-round.example".into(), 300));
+    world.zone.says("and-round.example", RecordType::MX, DnsBehaviour::Alias("round.example".into(), 300));
     let hosts = world.route("alias.example").await.unwrap();
     assert_eq!((&*hosts[0].name, &hosts[0].addresses), ("m.example", &addresses(&["9.0.0.1"])));
     assert_eq!(world.route("round.example").await, Err(RouteFailure::NoHost));
@@ -210,7 +213,7 @@ async fn aliases_are_followed_and_alias_loops_end() {
 #[tokio::test]
 async fn a_truncated_answer_is_requested_again_over_tcp() {
     let world = World::new().await;
-    world.zone.says("site.example", RecordType::MX, Say::OnlyTcp(vec![mx(10, "m.example")]));
+    world.zone.says("site.example", RecordType::MX, DnsBehaviour::OnlyTcp(vec![mx(10, "m.example")]));
     world.zone.a("m.example", &["9.0.0.1"]);
     assert_eq!(world.names("site.example").await, ["m.example"]);
 }
@@ -219,8 +222,8 @@ async fn a_truncated_answer_is_requested_again_over_tcp() {
 async fn answers_are_cached_for_their_ttl_and_at_least_a_second() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "m.example")]);
-    world.zone.says("m.example", RecordType::AAAA, Say::NoData(3600)).a("m.example", &["9.0.0.1"]);
-    world.zone.says("site.example", RecordType::MX, Say::Records(vec![mx(10, "m.example")], 0));
+    world.zone.says("m.example", RecordType::AAAA, DnsBehaviour::NoData(3600)).a("m.example", &["9.0.0.1"]);
+    world.zone.says("site.example", RecordType::MX, DnsBehaviour::Records(vec![mx(10, "m.example")], 0));
     world.names("site.example").await;
     world.clock.advance(Duration::from_millis(999));
     world.names("site.example").await;
@@ -238,7 +241,7 @@ async fn answers_are_cached_for_their_ttl_and_at_least_a_second() {
 #[tokio::test]
 async fn a_failure_is_forgotten_after_ten_seconds() {
     let world = World::new().await;
-    world.zone.says("site.example", RecordType::MX, Say::Error(ResponseCode::ServFail));
+    world.zone.says("site.example", RecordType::MX, DnsBehaviour::Error(ResponseCode::ServFail));
     assert!(world.route("site.example").await.is_err());
     let tries = world.zone.asked("site.example", RecordType::MX);
     assert_eq!(tries, 2, "two tries");
@@ -257,7 +260,7 @@ async fn dead_name_servers_never_fail_a_working_domain() {
     let mut dead = tokio::task::JoinSet::new();
     for n in 0..600 {
         let name = format!("dead{n}.example");
-        world.zone.says(&name, RecordType::MX, Say::Silence);
+        world.zone.says(&name, RecordType::MX, DnsBehaviour::Silence);
         let resolver = world.resolver.clone();
         dead.spawn(async move { resolver.mail_hosts(&domain(&name), Requester::SERVICE).await });
     }
@@ -292,7 +295,9 @@ async fn a_burst_for_one_domain_sends_one_query() {
 
 #[tokio::test]
 async fn after_a_failed_server_the_next_one_is_queried_and_preferred() {
-    for failure in [Say::Error(ResponseCode::ServFail), Say::Error(ResponseCode::Refused), Say::Silence] {
+    for failure in
+        [DnsBehaviour::Error(ResponseCode::ServFail), DnsBehaviour::Error(ResponseCode::Refused), DnsBehaviour::Silence]
+    {
         let (bad, good) = (Zone::serve().await, Zone::serve().await);
         bad.says("site.example", RecordType::MX, failure).a("m.example", &["9.0.0.66"]);
         good.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
@@ -312,9 +317,9 @@ async fn domain_checks_bypass_the_cache() {
     assert_eq!(world.resolver.txt_now(name).await, Err(LookupFailure::Absent));
     world.zone.txt(name, &["v=DKIM1; k=rsa; ", "p=abc"]);
     assert_eq!(world.resolver.txt_now(name).await, Ok(vec!["v=DKIM1; k=rsa; p=abc".to_owned()]));
-    world.zone.says("rp.site.example", RecordType::CNAME, Say::Alias("Bounces.Ours.example.".into(), 300));
+    world.zone.says("rp.site.example", RecordType::CNAME, DnsBehaviour::Alias("Bounces.Ours.example.".into(), 300));
     assert_eq!(world.resolver.cname_now("rp.site.example").await, Ok("bounces.ours.example".to_owned()));
-    world.zone.says(name, RecordType::TXT, Say::Error(ResponseCode::ServFail));
+    world.zone.says(name, RecordType::TXT, DnsBehaviour::Error(ResponseCode::ServFail));
     assert!(matches!(world.resolver.txt_now(name).await, Err(LookupFailure::Temporary(_))));
     let now = async || world.resolver.host_addresses_now("host.example").await;
     assert_eq!(now().await, Err(LookupFailure::Absent));
@@ -329,7 +334,7 @@ async fn domain_checks_bypass_the_cache() {
 async fn half_an_answer_is_none_for_a_lookup_of_one_family() {
     let world = World::new().await;
     world.zone.a("host.example", &["9.0.0.1"]);
-    world.zone.says("host.example", RecordType::AAAA, Say::Error(ResponseCode::ServFail));
+    world.zone.says("host.example", RecordType::AAAA, DnsBehaviour::Error(ResponseCode::ServFail));
     let of = async |family| world.resolver.family_addresses_now("host.example", family).await;
     assert_eq!(world.resolver.host_addresses_now("host.example").await, Ok(addresses(&["9.0.0.1"])));
     assert_eq!(of(Family::V4).await, Ok(addresses(&["9.0.0.1"])));
@@ -377,7 +382,7 @@ async fn unanswered_aaaa_queries_do_not_delay_ipv4_addresses() {
 async fn the_servers_decide_the_names_of_every_address() {
     let world = World::new().await;
     let pointer = RData::PTR(PTR("Mail.Ours.example.".parse().unwrap()));
-    world.zone.says("7.0.0.127.in-addr.arpa", RecordType::PTR, Say::Records(vec![pointer], 300));
+    world.zone.says("7.0.0.127.in-addr.arpa", RecordType::PTR, DnsBehaviour::Records(vec![pointer], 300));
     assert_eq!(world.resolver.ptr_now([127, 0, 0, 7].into()).await, Ok(vec!["mail.ours.example".to_owned()]));
     assert_eq!(world.resolver.ptr_now([127, 0, 0, 8].into()).await, Err(LookupFailure::Absent));
 }

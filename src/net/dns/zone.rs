@@ -16,15 +16,15 @@ use crate::engine::ports::Clock;
 
 /// A manual clock, which only changes when it is advanced.
 #[derive(Default)]
-pub(super) struct HandClock(Mutex<Duration>);
+pub(super) struct ManualClock(Mutex<Duration>);
 
-impl HandClock {
+impl ManualClock {
     pub(super) fn advance(&self, by: Duration) {
         *self.0.lock().unwrap() += by;
     }
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::ZERO + self.monotonic()
     }
@@ -35,7 +35,7 @@ impl Clock for HandClock {
 
 /// Behaviour of the server for a query.
 #[derive(Clone)]
-pub(super) enum Say {
+pub(super) enum DnsBehaviour {
     /// An answer with these records, with this TTL.
     Records(Vec<RData>, u32),
     /// An alias, without following it.
@@ -54,7 +54,7 @@ pub(super) enum Say {
 
 #[derive(Default)]
 struct Script {
-    says: HashMap<(String, RecordType), Say>,
+    says: HashMap<(String, RecordType), DnsBehaviour>,
     asked: HashMap<(String, RecordType), usize>,
 }
 
@@ -75,29 +75,29 @@ impl Zone {
         zone
     }
 
-    pub(super) fn says(&self, name: &str, kind: RecordType, say: Say) -> &Self {
+    pub(super) fn says(&self, name: &str, kind: RecordType, say: DnsBehaviour) -> &Self {
         self.script.lock().unwrap().says.insert((name.to_owned(), kind), say);
         self
     }
 
     pub(super) fn a(&self, name: &str, addresses: &[&str]) -> &Self {
         let records = addresses.iter().map(|a| RData::A(A(a.parse().unwrap()))).collect();
-        self.says(name, RecordType::A, Say::Records(records, 300))
+        self.says(name, RecordType::A, DnsBehaviour::Records(records, 300))
     }
 
     pub(super) fn aaaa(&self, name: &str, addresses: &[&str]) -> &Self {
         let records = addresses.iter().map(|a| RData::AAAA(AAAA(a.parse().unwrap()))).collect();
-        self.says(name, RecordType::AAAA, Say::Records(records, 300))
+        self.says(name, RecordType::AAAA, DnsBehaviour::Records(records, 300))
     }
 
     pub(super) fn mx(&self, name: &str, exchanges: &[(u16, &str)]) -> &Self {
         let records = exchanges.iter().map(|(preference, name)| mx(*preference, name)).collect();
-        self.says(name, RecordType::MX, Say::Records(records, 300))
+        self.says(name, RecordType::MX, DnsBehaviour::Records(records, 300))
     }
 
     pub(super) fn txt(&self, name: &str, strings: &[&str]) -> &Self {
         let text = TXT::new(strings.iter().map(|s| (*s).to_owned()).collect());
-        self.says(name, RecordType::TXT, Say::Records(vec![RData::TXT(text)], 300))
+        self.says(name, RecordType::TXT, DnsBehaviour::Records(vec![RData::TXT(text)], 300))
     }
 
     /// Returns the number of queries for this name and type.
@@ -105,12 +105,16 @@ impl Zone {
         self.script.lock().unwrap().asked.get(&(name.to_owned(), kind)).copied().unwrap_or(0)
     }
 
-    fn say(&self, query: &Query) -> Say {
+    fn say(&self, query: &Query) -> DnsBehaviour {
         let key = (super::query::normal(&query.name().to_ascii()), query.query_type());
         let mut script = self.script.lock().unwrap();
         *script.asked.entry(key.clone()).or_default() += 1;
         let exists = script.says.keys().any(|(name, _)| *name == key.0);
-        script.says.get(&key).cloned().unwrap_or(if exists { Say::NoData(60) } else { Say::NoName(60) })
+        script.says.get(&key).cloned().unwrap_or(if exists {
+            DnsBehaviour::NoData(60)
+        } else {
+            DnsBehaviour::NoName(60)
+        })
     }
 
     fn answer(&self, question: &[u8], over_tcp: bool) -> Option<Vec<u8>> {
@@ -123,16 +127,16 @@ impl Zone {
             answer.add_answers(records.into_iter().map(|data| Record::from_rdata(name.clone(), ttl, data)));
         };
         match self.say(&query) {
-            Say::Silence => return None,
-            Say::Error(code) => answer.metadata.response_code = code,
-            Say::Records(records, ttl) => add(&mut answer, records, ttl),
-            Say::Alias(target, ttl) => add(&mut answer, vec![RData::CNAME(CNAME(dns_name(&target)))], ttl),
-            Say::OnlyTcp(records) if over_tcp => add(&mut answer, records, 300),
-            Say::OnlyTcp(_) => answer.metadata.truncation = true,
-            Say::NoData(minimum) => {
+            DnsBehaviour::Silence => return None,
+            DnsBehaviour::Error(code) => answer.metadata.response_code = code,
+            DnsBehaviour::Records(records, ttl) => add(&mut answer, records, ttl),
+            DnsBehaviour::Alias(target, ttl) => add(&mut answer, vec![RData::CNAME(CNAME(dns_name(&target)))], ttl),
+            DnsBehaviour::OnlyTcp(records) if over_tcp => add(&mut answer, records, 300),
+            DnsBehaviour::OnlyTcp(_) => answer.metadata.truncation = true,
+            DnsBehaviour::NoData(minimum) => {
                 answer.add_authority(soa(minimum));
             }
-            Say::NoName(minimum) => {
+            DnsBehaviour::NoName(minimum) => {
                 answer.metadata.response_code = ResponseCode::NXDomain;
                 answer.add_authority(soa(minimum));
             }

@@ -33,7 +33,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// Maximum size of an answer's head and of the read-ahead of its body, in bytes.
 const BUFFER_MAX: usize = 64 * 1024;
 
-type Wire = http1::Connection<TokioIo<HeadLimited<Box<dyn Duplex>>>, Full<Bytes>>;
+type HttpConnection = http1::Connection<TokioIo<HeadLimited<Box<dyn Duplex>>>, Full<Bytes>>;
 
 /// The byte stream under HTTP: TLS, or plain TCP during development.
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -45,7 +45,7 @@ impl Duplex for TlsStream<TcpStream> {}
 pub(in crate::net) struct Connection {
     requests: SendRequest<Full<Bytes>>,
     /// The hyper connection, which moves the bytes; `None` once it has ended.
-    wire: Option<Pin<Box<Wire>>>,
+    wire: Option<Pin<Box<HttpConnection>>>,
     /// Limits on the bytes before the final head of the answer.
     preamble: Arc<Preamble>,
     /// The peer's address.
@@ -83,7 +83,7 @@ impl Connection {
     /// Sends one request and waits for the head of its answer.
     ///
     /// # Errors
-    /// Errors of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) if more interim answers or bytes than allowed
+    /// Errors of HTTP. [`PreambleTooLong`](super::preamble::TooMuchBefore) if more interim answers or bytes than allowed
     /// arrived before that head.
     pub(in crate::net) async fn exchange(
         &mut self,
@@ -124,7 +124,7 @@ impl Connection {
 }
 
 /// Awaits `work` and polls the connection meanwhile.
-async fn moving<T>(wire: &mut Option<Pin<Box<Wire>>>, work: impl Future<Output = T>) -> T {
+async fn moving<T>(wire: &mut Option<Pin<Box<HttpConnection>>>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
         if let Poll::Ready(done) = work.as_mut().poll(context) {
@@ -137,7 +137,7 @@ async fn moving<T>(wire: &mut Option<Pin<Box<Wire>>>, work: impl Future<Output =
     .await
 }
 
-fn move_bytes(wire: &mut Option<Pin<Box<Wire>>>, context: &mut Context<'_>) {
+fn move_bytes(wire: &mut Option<Pin<Box<HttpConnection>>>, context: &mut Context<'_>) {
     if wire.as_mut().is_some_and(|open| open.as_mut().poll(context).is_ready()) {
         *wire = None;
     }

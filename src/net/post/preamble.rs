@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 64 * 1024;
 /// Error: the receiver sent too much before the final head of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver sent more than {INTERIM_MAX} interim answers or 64 KiB before its answer")]
-pub(super) struct TooMuchBefore;
+pub(super) struct PreambleTooLong;
 
 /// Counts bytes and interim answers before the final head of the answer to the current request.
 #[derive(Debug, Default)]
@@ -44,9 +44,9 @@ impl Preamble {
     ///
     /// # Errors
     /// Too much was sent before the final head.
-    pub(super) fn end(&self) -> Result<(), TooMuchBefore> {
+    pub(super) fn end(&self) -> Result<(), PreambleTooLong> {
         self.is_awaited.store(false, Relaxed);
-        if self.interim.load(Relaxed) > INTERIM_MAX { Err(TooMuchBefore) } else { Ok(()) }
+        if self.interim.load(Relaxed) > INTERIM_MAX { Err(PreambleTooLong) } else { Ok(()) }
     }
 
     /// Returns the number of bytes that may still be read before the final head. Unlimited after it.
@@ -75,7 +75,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadLimited<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let left = self.preamble.left();
         if left == 0 {
-            return Poll::Ready(Err(io::Error::other(TooMuchBefore)));
+            return Poll::Ready(Err(io::Error::other(PreambleTooLong)));
         }
         if left >= into.remaining() {
             let before = into.filled().len();

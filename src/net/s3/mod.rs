@@ -80,7 +80,7 @@ pub struct S3 {
 }
 
 /// One unsigned request.
-struct Ask<'a> {
+struct UnsignedRequest<'a> {
     operation: BucketOperation,
     method: Method,
     /// The object's name after the prefix; `None` for the bucket itself.
@@ -116,7 +116,7 @@ impl S3 {
     }
 
     /// Sends a request and reads its answer of at most `limit` bytes.
-    async fn ask(&self, ask: Ask<'_>, limit: usize) -> BucketResult<Answer> {
+    async fn ask(&self, ask: UnsignedRequest<'_>, limit: usize) -> BucketResult<Answer> {
         let (operation, name) = (ask.operation, ask.name.to_owned());
         let error = |kind, message| BucketError { kind, operation, name: name.clone(), message };
         let seconds = ask.body.len() as u64 / BYTES_PER_SECOND_MIN;
@@ -162,7 +162,7 @@ impl S3 {
         tokio::time::timeout(deadline, read).await.map_err(late)?
     }
 
-    async fn signed(&self, ask: Ask<'_>) -> Result<reqwest::Request, NoCredentials> {
+    async fn signed(&self, ask: UnsignedRequest<'_>) -> Result<reqwest::Request, NoCredentials> {
         let now = (self.now)();
         let credentials = self.credentials.get(now).await?;
         let settings = &self.settings;
@@ -235,7 +235,8 @@ impl S3 {
     async fn write(&self, operation: BucketOperation, name: &str, body: Bytes) -> BucketResult<Creation> {
         let is_create = operation == BucketOperation::Create;
         let headers: &[(&str, &str)] = if is_create { &[("if-none-match", "*")] } else { &[] };
-        let ask = Ask { operation, method: Method::PUT, object: Some(name), name, query: &[], headers, body };
+        let ask =
+            UnsignedRequest { operation, method: Method::PUT, object: Some(name), name, query: &[], headers, body };
         let answer = self.ask(ask, TEXT_BYTES_MAX).await?;
         match answer.status {
             200..300 => Ok(Creation::Created),
@@ -248,7 +249,7 @@ impl S3 {
         let operation = BucketOperation::Read;
         let headers: Vec<_> = range.map(|range| (RANGE.as_str(), range)).into_iter().collect();
         let (method, body) = (Method::GET, Bytes::new());
-        let ask = Ask { operation, method, object: Some(name), name, query: &[], headers: &headers, body };
+        let ask = UnsignedRequest { operation, method, object: Some(name), name, query: &[], headers: &headers, body };
         let answer = self.ask(ask, OBJECT_BYTES_MAX).await?;
         let refusal = match answer.status {
             200..300 => return Ok(Some(answer.body)),
@@ -270,7 +271,8 @@ impl S3 {
         query: &[(&str, &str)],
     ) -> BucketResult<Option<String>> {
         let (method, body) = (Method::GET, Bytes::new());
-        let answer = self.ask(Ask { operation, method, object: None, name, query, headers: &[], body }, TEXT_BYTES_MAX);
+        let answer = self
+            .ask(UnsignedRequest { operation, method, object: None, name, query, headers: &[], body }, TEXT_BYTES_MAX);
         let answer = answer.await?;
         if (200..300).contains(&answer.status) {
             return Ok(Some(String::from_utf8_lossy(&answer.body).into_owned()));
@@ -326,7 +328,7 @@ impl Bucket for S3 {
         Box::pin(async move {
             let operation = BucketOperation::Remove;
             let (method, body) = (Method::DELETE, Bytes::new());
-            let ask = Ask { operation, method, object: Some(name), name, query: &[], headers: &[], body };
+            let ask = UnsignedRequest { operation, method, object: Some(name), name, query: &[], headers: &[], body };
             let answer = self.ask(ask, TEXT_BYTES_MAX).await?;
             let refusal = match answer.status {
                 200..300 => return Ok(()),

@@ -266,8 +266,10 @@ async fn the_bucket_name_may_be_part_of_the_host_name() {
     assert_eq!(bucket.place(None).1, "/");
     let body = Bytes::from_static(b"body");
     let (operation, method, object) = (BucketOperation::Create, Method::PUT, Some("log/1"));
-    let request =
-        bucket.signed(Ask { operation, method, object, name: "log/1", query: &[], headers: &[], body }).await.unwrap();
+    let request = bucket
+        .signed(UnsignedRequest { operation, method, object, name: "log/1", query: &[], headers: &[], body })
+        .await
+        .unwrap();
     assert_eq!(request.headers()["x-amz-content-sha256"], UNSIGNED, "TLS protects the body");
 }
 

@@ -18,8 +18,8 @@ use super::{Deadlines, ListenerConfig, ListenerTls, MailHandler};
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
 use crate::smtp::server::{
-    Answer, Awaiting, LoginQuestion, ReceivedMessage, RecipientQuestion, SenderQuestion, ServerAction, ServerConfig,
-    ServerKind, ServerSession,
+    Answer, AwaitedInput, LoginQuestion, ReceivedMessage, RecipientQuestion, SenderQuestion, ServerAction,
+    ServerConfig, ServerKind, ServerSession,
 };
 
 const READ_BYTES: usize = 16 * 1024;
@@ -30,7 +30,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection and everything needed to serve it.
 pub(super) struct Connection {
-    wire: Wire,
+    wire: ServerStream,
     peer: SocketAddr,
     place: Place,
     progress: Progress,
@@ -54,7 +54,7 @@ struct Incoming {
 }
 
 /// The connection before and after STARTTLS.
-enum Wire {
+enum ServerStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -84,7 +84,7 @@ impl Connection {
             ListenerTls::Off | ListenerTls::StartTls(_) => ServerSession::new(rules),
         };
         Self {
-            wire: Wire::Plain(stream),
+            wire: ServerStream::Plain(stream),
             peer,
             place,
             progress: Progress::new(Instant::now()),
@@ -248,8 +248,8 @@ impl Connection {
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = async {
             match &mut self.wire {
-                Wire::Plain(stream) => stream.write_all(bytes).await,
-                Wire::Tls(stream) => {
+                ServerStream::Plain(stream) => stream.write_all(bytes).await,
+                ServerStream::Tls(stream) => {
                     stream.write_all(bytes).await?;
                     stream.flush().await
                 }
@@ -265,12 +265,12 @@ impl Connection {
     }
 
     /// Reads for the session; false if the client has disconnected.
-    async fn read(&mut self, awaiting: Awaiting) -> io::Result<bool> {
-        if awaiting == Awaiting::Command {
+    async fn read(&mut self, awaiting: AwaitedInput) -> io::Result<bool> {
+        if awaiting == AwaitedInput::Command {
             self.end_message();
         }
         match self.read_or_wait(awaiting).await? {
-            ReadResult::Bytes(count) if awaiting == Awaiting::Data => self.receive_data(count),
+            ReadResult::Bytes(count) if awaiting == AwaitedInput::Data => self.receive_data(count),
             ReadResult::Bytes(count) => self.session.receive(&self.buffer[..count]),
             ReadResult::Closed => return Ok(false),
             ReadResult::Nothing => self.leave("4.4.2", "Waited too long"),
@@ -291,9 +291,9 @@ impl Connection {
         self.session.end(&Answer::new(421, enhanced, text));
     }
 
-    async fn read_or_wait(&mut self, awaiting: Awaiting) -> io::Result<ReadResult> {
+    async fn read_or_wait(&mut self, awaiting: AwaitedInput) -> io::Result<ReadResult> {
         let deadline = self.deadline(awaiting);
-        let stops = awaiting == Awaiting::Command;
+        let stops = awaiting == AwaitedInput::Command;
         self.progress.in_transaction(self.session.recipients(), self.session.is_receiving(), Instant::now());
         self.place.waits(self.progress.evictable_at(&self.config.deadlines));
         let read = tokio::select! {
@@ -314,11 +314,11 @@ impl Connection {
     }
 
     /// Returns the earliest deadline of the wait: silence, session, message or login.
-    fn deadline(&self, awaiting: Awaiting) -> Instant {
+    fn deadline(&self, awaiting: AwaitedInput) -> Instant {
         let deadlines = &self.config.deadlines;
         let silence = match awaiting {
-            Awaiting::Command => deadlines.command,
-            Awaiting::Data => deadlines.data,
+            AwaitedInput::Command => deadlines.command,
+            AwaitedInput::Data => deadlines.data,
         };
         let message = self.message.as_ref().and_then(|message| Some(message.began + deadlines.message?));
         let login = deadlines.login.filter(|_| !self.session.is_logged_in()).map(|login| self.began + login);
@@ -331,7 +331,7 @@ impl Connection {
         let (ListenerTls::StartTls(tls) | ListenerTls::Implicit(tls)) = &self.config.tls else {
             return Err(io::Error::other("STARTTLS without a certificate"));
         };
-        let Wire::Plain(stream) = self.wire else { return Err(io::Error::other("STARTTLS inside TLS")) };
+        let ServerStream::Plain(stream) = self.wire else { return Err(io::Error::other("STARTTLS inside TLS")) };
         let accepted = TlsAcceptor::from(tls.current()).accept(stream);
         let Deadlines { handshake, login, .. } = self.config.deadlines;
         let end = Instant::now() + handshake;
@@ -342,7 +342,7 @@ impl Connection {
         let version = stream.get_ref().1.protocol_version().and_then(|version| version.as_str()).unwrap_or("unknown");
         // rustls writes TLSv1_3.
         self.handler.on_tls(&version.replace('_', "."));
-        self.wire = Wire::Tls(Box::new(stream));
+        self.wire = ServerStream::Tls(Box::new(stream));
         Ok(self)
     }
 
@@ -381,7 +381,7 @@ fn session_config(config: &ServerConfig, handler: &dyn MailHandler) -> ServerCon
     config
 }
 
-impl Wire {
+impl ServerStream {
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(buffer).await,

@@ -19,9 +19,9 @@ use tokio_rustls::client::TlsStream;
 use super::broken_tls::BrokenTls;
 use super::mail_tls::MailTls;
 use super::plain_error::plain_error;
-use super::smtp_session::{Driver, SmtpSession, Wire};
+use super::smtp_session::{ClientStream, Driver, SmtpSession};
 use crate::engine::ports::{BoxFuture, Session, Target, Transmit};
-use crate::smtp::client::{Client, Settings, StartTls, Want};
+use crate::smtp::client::{Client, ClientAction, Settings, StartTls};
 use crate::smtp::outcome::{Ending, Outcome, Phase};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 use crate::smtp::transcript::Transcript;
@@ -81,8 +81,12 @@ impl Transmitter {
         let mut driver = Driver::new(Client::new(settings(target, starttls), Duration::ZERO));
         driver.drive(&mut socket).await;
         let wire = match driver.client.want() {
-            Want::Handshake => self.secure(&mut driver, socket, target, config).await,
-            Want::Ready | Want::Body | Want::Finished | Want::Read | Want::Write => Some(Wire::Clear(socket)),
+            ClientAction::Handshake => self.secure(&mut driver, socket, target, config).await,
+            ClientAction::Ready
+            | ClientAction::Body
+            | ClientAction::Finished
+            | ClientAction::Read
+            | ClientAction::Write => Some(ClientStream::Clear(socket)),
         };
         opened(driver, wire, target)
     }
@@ -94,7 +98,7 @@ impl Transmitter {
         socket: TcpStream,
         target: &Target,
         config: &Arc<ClientConfig>,
-    ) -> Option<Wire> {
+    ) -> Option<ClientStream> {
         let name = server_name(target);
         if target.tls == TlsRequirement::Pkix && !matches!(name, ServerName::DnsName(_)) {
             // The address comes from DNS, which such a policy does not trust.
@@ -125,7 +129,7 @@ impl Transmitter {
         let now = driver.now();
         driver.client.secured(facts, now);
         driver.drive(&mut stream).await;
-        Some(Wire::Secured(Box::new(stream)))
+        Some(ClientStream::Secured(Box::new(stream)))
     }
 }
 
@@ -204,7 +208,7 @@ async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream
 
 /// Returns the session, or the outcome that the machine has recorded.
 #[expect(clippy::result_large_err, reason = "there is one for each session, and it is moved once")]
-fn opened(mut driver: Driver, wire: Option<Wire>, target: &Target) -> Result<Box<dyn Session>, Outcome> {
+fn opened(mut driver: Driver, wire: Option<ClientStream>, target: &Target) -> Result<Box<dyn Session>, Outcome> {
     match (driver.client.take_outcome(), wire) {
         (None, Some(wire)) => Ok(Box::new(SmtpSession { driver, wire })),
         (Some(outcome), _) => Err(outcome),

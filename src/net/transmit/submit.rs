@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 use super::{Transmitter, dial, failed_to_connect, opened, server_name, settings};
 use crate::engine::ports::{Security, Session, Target};
 use crate::net::plain_error::plain_error;
-use crate::net::smtp_session::{Driver, Wire};
+use crate::net::smtp_session::{ClientStream, Driver};
 use crate::smtp::client::{Client, StartTls};
 use crate::smtp::outcome::{Ending, Outcome, Phase};
 
@@ -39,7 +39,7 @@ impl Transmitter {
         let client = Client::new(settings(target, StartTls::Never), Duration::ZERO).over_tls(facts);
         let mut driver = Driver::new(client);
         driver.drive(&mut stream).await;
-        opened(driver, Some(Wire::Secured(Box::new(stream))), target)
+        opened(driver, Some(ClientStream::Secured(Box::new(stream))), target)
     }
 }
 

@@ -56,13 +56,13 @@ struct Suspension {
 }
 
 /// Rejected form input.
-struct Typed {
+struct RejectedInput {
     form: AccountForm,
     reason: (String, FormErrors),
     view: (String, FormErrors),
 }
 
-impl Typed {
+impl RejectedInput {
     fn nothing(account: &Account) -> Self {
         let none = || (String::new(), FormErrors::none());
         Self { form: AccountForm::of(account), reason: none(), view: none() }
@@ -76,11 +76,16 @@ fn find(visit: &Visit<'_>) -> Result<Account, PageError> {
 /// `GET /accounts/{id}`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError> {
     let account = find(&visit)?;
-    let typed = Typed::nothing(&account);
+    let typed = RejectedInput::nothing(&account);
     written(&visit, StatusCode::OK, &account, typed)
 }
 
-fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Typed) -> Result<Answer, PageError> {
+fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    account: &Account,
+    typed: RejectedInput,
+) -> Result<Answer, PageError> {
     let engine = &visit.api.engine;
     let done = match Form::of_query(&visit.call).text("done") {
         "created" => Some("Account created. Add its first owner on the server: `postrider user add`."),
@@ -154,7 +159,8 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageErr
     let change = match change_of(as_body(&form)) {
         Ok(change) => change,
         Err(ApiError::Invalid(faults)) => {
-            let typed = Typed { form: AccountForm::typed(&form, faults.into()), ..Typed::nothing(&account) };
+            let typed =
+                RejectedInput { form: AccountForm::typed(&form, faults.into()), ..RejectedInput::nothing(&account) };
             return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &account, typed);
         }
         Err(error) => return Err(error.into()),
@@ -170,7 +176,7 @@ pub(in crate::panel) async fn suspend(visit: Visit<'_>) -> Result<Answer, PageEr
         Ok(reason) => reason,
         Err(ApiError::Invalid(faults)) => {
             let reason = (form.text("reason").to_owned(), faults.into());
-            let typed = Typed { reason, ..Typed::nothing(&account) };
+            let typed = RejectedInput { reason, ..RejectedInput::nothing(&account) };
             return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &account, typed);
         }
         Err(error) => return Err(error.into()),
@@ -193,7 +199,7 @@ pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, Pag
         Ok(reason) => reason,
         Err(ApiError::Invalid(faults)) => {
             let view = (form.text("reason").to_owned(), faults.into());
-            let typed = Typed { view, ..Typed::nothing(&account) };
+            let typed = RejectedInput { view, ..RejectedInput::nothing(&account) };
             return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &account, typed);
         }
         Err(error) => return Err(error.into()),

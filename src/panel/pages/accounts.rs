@@ -17,7 +17,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
-use crate::panel::timestamp::Short;
+use crate::panel::timestamp::ShortTime;
 
 /// Rows of a page.
 const ROWS: usize = 50;
@@ -40,7 +40,7 @@ struct AccountLine {
     today: String,
     quota: String,
     storage: String,
-    created_at: Short,
+    created_at: ShortTime,
     is_own: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Short;
+use crate::panel::timestamp::ShortTime;
 
 /// Rows of a page.
 const ROWS: usize = 50;
@@ -43,7 +43,7 @@ struct DomainLine {
     name: String,
     stream: Stream,
     badge: Badge,
-    last_checked_at: Option<Short>,
+    last_checked_at: Option<ShortTime>,
     /// Number of its records that are published: `3 of 5`. `None` before the first check.
     found: Option<String>,
 }

@@ -19,11 +19,11 @@ struct ExplainPage {
     frame: PageFrame,
     headers: String,
     fault: &'static str,
-    result: Option<Explained>,
+    result: Option<AnalysisView>,
 }
 
 /// Result of the analysis, as the page shows it.
-struct Explained {
+struct AnalysisView {
     receiver: String,
     from_domain: String,
     findings: Vec<(Badge, Finding)>,
@@ -42,14 +42,14 @@ pub(in crate::panel) async fn explain_headers(visit: Visit<'_>) -> Result<Answer
 
 fn page(visit: &Visit<'_>, headers: String) -> Result<Answer, PageError> {
     let is_too_long = headers.len() > HEADERS_BYTES_MAX;
-    let result = (!headers.trim().is_empty() && !is_too_long).then(|| Explained::new(explain(&headers)));
+    let result = (!headers.trim().is_empty() && !is_too_long).then(|| AnalysisView::new(explain(&headers)));
     let fault = if is_too_long { "Paste only the headers: the text is larger than 64 KiB." } else { "" };
     let status = if is_too_long { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
     let frame = PageFrame::new(visit, "Explain headers", "/explain")?;
     html::page(status, &ExplainPage { frame, headers, fault, result })
 }
 
-impl Explained {
+impl AnalysisView {
     fn new(explanation: Explanation) -> Self {
         let badged = |finding: Finding| (badge(finding.level), finding);
         Self {

@@ -21,7 +21,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Short;
+use crate::panel::timestamp::ShortTime;
 
 /// Rows of a page.
 const ROWS: usize = 50;
@@ -47,8 +47,8 @@ struct KeyLine {
     badge: Badge,
     stream: &'static str,
     scopes: String,
-    last_used_at: Option<Short>,
-    expires_at: Option<Short>,
+    last_used_at: Option<ShortTime>,
+    expires_at: Option<ShortTime>,
 }
 
 /// Form of a new key.

@@ -8,7 +8,7 @@ use hyper::header::{RETRY_AFTER, SET_COOKIE};
 use super::oidc::ProviderLink;
 use crate::domain::session::Stage;
 use crate::engine::ports::Clock as _;
-use crate::engine::sign_in::{Begun, SignInRefusal, Visitor};
+use crate::engine::sign_in::{SignInRefusal, StartedSession, Visitor};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
@@ -165,7 +165,7 @@ pub(super) async fn leave_other(api: &Api, call: &Call<()>) -> Result<(), PageEr
     Ok(())
 }
 
-pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
+pub(super) fn entered(api: &Api, begun: &StartedSession, next: &str) -> Answer {
     let to = match begun.stage {
         Stage::SignedIn => next.to_owned(),
         Stage::CodeAwaited => {
@@ -180,7 +180,7 @@ pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
 fn entered_with(
     api: &Api,
     call: &Call<()>,
-    begun: &Begun,
+    begun: &StartedSession,
     next: &str,
     kept: Option<KeptForm>,
 ) -> Result<Answer, PageError> {
@@ -192,7 +192,7 @@ fn entered_with(
     Ok(with_cookies(api, begun, answer))
 }
 
-fn with_cookies(api: &Api, begun: &Begun, answer: Answer) -> Answer {
+fn with_cookies(api: &Api, begun: &StartedSession, answer: Answer) -> Answer {
     let answer = answer.with_header(SET_COOKIE, &cookie::with_session(api, &begun.token));
     match &begun.browser {
         Some(browser) => answer.and_header(SET_COOKIE, &cookie::with_device(api, browser)),

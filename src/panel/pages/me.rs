@@ -14,7 +14,7 @@ use crate::panel::html;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::store::error::OpError;
-use crate::store::op::session::Which;
+use crate::store::op::session::SessionSelection;
 
 /// `POST /settings/password`: changes the password. The current one is always required.
 pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer, PageError> {
@@ -62,9 +62,9 @@ pub(in crate::panel) async fn end_sessions(visit: Visit<'_>) -> Result<Answer, P
     let form = Form::of(&visit.call)?;
     let mut key = SessionKey::default();
     let named = form.given("session").filter(|text| hex::decode_to_slice(text, &mut key).is_ok());
-    let which = if named.is_some() { Which::One(key) } else { Which::AllBut(visit.visitor.key) };
+    let which = if named.is_some() { SessionSelection::One(key) } else { SessionSelection::AllBut(visit.visitor.key) };
     visit.api.engine.sign_out(visit.on(), visit.user().id, which).await?;
-    if which == Which::One(visit.visitor.key) {
+    if which == SessionSelection::One(visit.visitor.key) {
         return Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)));
     }
     let done = html::redirect("/settings?done=sessions");

@@ -22,7 +22,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::pages::saved_searches::{Refused, SavedSearches};
+use crate::panel::pages::saved_searches::{RefusedName, SavedSearches};
 use crate::panel::pages::{events, metadata_values};
 use crate::panel::search::{Search, Term, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
@@ -79,7 +79,7 @@ pub(in crate::panel) struct MessageLine {
 
 impl MessageLine {
     /// Whether a second line shows the reason: for messages with problems.
-    pub(in crate::panel) const fn is_trouble(&self) -> bool {
+    pub(in crate::panel) const fn is_problem(&self) -> bool {
         matches!(self.badge.tone().as_bytes(), b"bad" | b"wait")
     }
 
@@ -136,7 +136,7 @@ fn waits(reason: WaitReason, next: Option<String>) -> String {
 
 /// `GET /messages`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
-    written(&visit, StatusCode::OK, &Form::of_query(&visit.call), Refused::nothing()).await
+    written(&visit, StatusCode::OK, &Form::of_query(&visit.call), RefusedName::nothing()).await
 }
 
 /// Renders the list for the search in `query`, and the form that saves the search with refused input if there is any.
@@ -144,7 +144,7 @@ pub(super) async fn written(
     visit: &Visit<'_>,
     status: StatusCode,
     query: &Form,
-    refused: Refused,
+    refused: RefusedName,
 ) -> Result<Answer, PageError> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
     let search = search_of(query, &zone);
@@ -166,7 +166,7 @@ pub(super) async fn written(
         Some(other) => instead(visit, (search, first), other).await?,
         None => (search, None, first),
     };
-    let Found { faults, indexed_since, is_exportable, page: found } = found;
+    let FoundMessages { faults, indexed_since, is_exportable, page: found } = found;
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
     let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
@@ -203,14 +203,14 @@ pub(super) async fn written(
 }
 
 /// Result of a search.
-struct Found {
+struct FoundMessages {
     faults: Vec<String>,
     indexed_since: Option<Timestamp>,
     is_exportable: bool,
     page: Page<MessageRecord>,
 }
 
-impl Found {
+impl FoundMessages {
     /// Whether the search has read all messages and none matches, or the search is not valid.
     const fn has_nothing(&self) -> bool {
         self.page.rows.is_empty() && self.page.next.is_none()
@@ -221,13 +221,13 @@ impl Found {
 /// typed if that is another one, and the result. Faults of the first search stay visible.
 async fn instead(
     visit: &Visit<'_>,
-    (search, first): (Search, Found),
+    (search, first): (Search, FoundMessages),
     other: Search,
-) -> Result<(Search, Option<String>, Found), PageError> {
+) -> Result<(Search, Option<String>, FoundMessages), PageError> {
     let found = look(visit, &other, None, None).await?;
     Ok(match found.page.rows.is_empty() {
         true => (search, None, first),
-        false => (other, Some(search.text), Found { faults: first.faults, ..found }),
+        false => (other, Some(search.text), FoundMessages { faults: first.faults, ..found }),
     })
 }
 
@@ -236,7 +236,7 @@ async fn look(
     search: &Search,
     newer: Option<MessageId>,
     older: Option<MessageId>,
-) -> Result<Found, PageError> {
+) -> Result<FoundMessages, PageError> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let mut violations = Violations::new();
     let filter = search.filter(&mut violations);
@@ -258,7 +258,7 @@ async fn look(
             engine.messages(account, filter, page).await?
         }
     };
-    Ok(Found { faults, indexed_since, is_exportable: of_export.is_empty(), page })
+    Ok(FoundMessages { faults, indexed_since, is_exportable: of_export.is_empty(), page })
 }
 
 /// Returns the search of a page or export. Days from the date fields replace typed ones.

@@ -17,7 +17,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::timestamp::Short;
+use crate::panel::timestamp::ShortTime;
 use crate::panel::wording::{counted, provider};
 use crate::smtp::category::Category;
 
@@ -54,12 +54,12 @@ struct SiteLine {
     hint: String,
     waiting: String,
     in_flight: String,
-    oldest_at: Option<Short>,
-    next_at: Option<Short>,
-    held_until: Option<Short>,
+    oldest_at: Option<ShortTime>,
+    next_at: Option<ShortTime>,
+    held_until: Option<ShortTime>,
     badge: Badge,
     is_paused: bool,
-    paused_since: Option<Short>,
+    paused_since: Option<ShortTime>,
     /// Name and name for people of the site or domain whose pause stops all of the mail, if it is a single one.
     paused_by: Option<(String, String)>,
     paused_domains: Vec<PausedLine>,
@@ -84,7 +84,7 @@ struct PausedLine {
     site: SiteName,
     /// The site's name for people.
     name: String,
-    since: Short,
+    since: ShortTime,
     /// Number of messages that wait for it at one site.
     waiting: String,
 }

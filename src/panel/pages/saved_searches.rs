@@ -34,8 +34,8 @@ pub(super) struct SavedSearches {
 
 impl SavedSearches {
     /// Returns the visitor's searches beside the search on display. An operator's view has none.
-    pub(super) fn new(visit: &Visit<'_>, search: &Search, refused: Refused) -> Result<Self, StoreError> {
-        let Refused { name, faults } = refused;
+    pub(super) fn new(visit: &Visit<'_>, search: &Search, refused: RefusedName) -> Result<Self, StoreError> {
+        let RefusedName { name, faults } = refused;
         if visit.view().is_some() {
             return Ok(Self { links: Vec::new(), here: None, may_save: false, name, faults });
         }
@@ -51,12 +51,12 @@ impl SavedSearches {
 }
 
 /// A name that was refused, and the reasons.
-pub(super) struct Refused {
+pub(super) struct RefusedName {
     name: String,
     faults: FormErrors,
 }
 
-impl Refused {
+impl RefusedName {
     /// Returns the form's state without a refusal.
     pub(super) fn nothing() -> Self {
         Self { name: String::new(), faults: FormErrors::none() }
@@ -103,7 +103,7 @@ pub(in crate::panel) async fn save(visit: Visit<'_>) -> Result<Answer, PageError
             Err(OpError::Failed(error)) => return Err(error.into()),
         }
     }
-    let refused = Refused { name: form.text("name").to_owned(), faults: violations.into() };
+    let refused = RefusedName { name: form.text("name").to_owned(), faults: violations.into() };
     messages::written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &form, refused).await
 }
 

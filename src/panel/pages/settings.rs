@@ -18,7 +18,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::timestamp::{Moment, Short};
+use crate::panel::timestamp::{Moment, ShortTime};
 use crate::store::error::OpError;
 use crate::store::op::NotFound;
 
@@ -85,9 +85,9 @@ struct Values {
 pub(super) struct SessionLine {
     key: String,
     /// Time of the sign-in.
-    pub(super) began: Short,
+    pub(super) began: ShortTime,
     /// Time of the last request.
-    pub(super) seen: Short,
+    pub(super) seen: ShortTime,
     /// The client's address.
     pub(super) address: String,
     /// Browser and system, such as `Firefox on Linux`.

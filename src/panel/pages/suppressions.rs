@@ -20,7 +20,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Short;
+use crate::panel::timestamp::ShortTime;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
 /// Rows of a page.
@@ -51,7 +51,7 @@ struct SuppressionLine {
     email: String,
     badge: Badge,
     note: Option<String>,
-    created_at: Short,
+    created_at: ShortTime,
 }
 
 impl SuppressionsPage {

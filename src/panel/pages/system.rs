@@ -24,7 +24,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::prose::Prose;
-use crate::panel::timestamp::{Days, Moment, Short, lasted};
+use crate::panel::timestamp::{Days, Moment, ShortTime, lasted};
 use crate::panel::wording::{self, capitalized, provider, sentence_case};
 use crate::store::SizeBytes;
 use crate::store::error::StoreError;
@@ -95,10 +95,10 @@ struct SiteLine {
     waiting: String,
     in_flight: String,
     code: String,
-    next_at: Option<Short>,
+    next_at: Option<ShortTime>,
     /// Reason for the wait of the message that is due next.
     reason: &'static str,
-    held_until: Option<Short>,
+    held_until: Option<ShortTime>,
 }
 
 /// A line of the log.
@@ -129,7 +129,7 @@ impl LogValue {
 }
 
 /// Measurements of the store and the disk.
-struct Measured {
+struct Measurements {
     sizes: SizeBytes,
     growth: Option<Growth>,
     free: u64,
@@ -137,8 +137,8 @@ struct Measured {
     alerts: Vec<Alert>,
 }
 
-fn measure(engine: &Engine) -> Result<Measured, StoreError> {
-    Ok(Measured {
+fn measure(engine: &Engine) -> Result<Measurements, StoreError> {
+    Ok(Measurements {
         sizes: engine.store.size_bytes(),
         growth: engine.store_growth(),
         free: engine.store.free_bytes()?,
@@ -210,8 +210,8 @@ fn service(visit: &Visit<'_>, started_at: Timestamp) -> Vec<(&'static str, Strin
     ]
 }
 
-fn storage(visit: &Visit<'_>, measured: &Measured, least: u64) -> Vec<(&'static str, String)> {
-    let Measured { sizes, growth, free, .. } = measured;
+fn storage(visit: &Visit<'_>, measured: &Measurements, least: u64) -> Vec<(&'static str, String)> {
+    let Measurements { sizes, growth, free, .. } = measured;
     let growth = growth.map_or_else(
         || "not measured yet".to_owned(),
         |Growth { since, bytes }| {

@@ -25,8 +25,8 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::prose::Prose;
-use crate::panel::timestamp::{Moment, Short};
-use crate::store::op::session::Which;
+use crate::panel::timestamp::{Moment, ShortTime};
+use crate::store::op::session::SessionSelection;
 
 /// Maximum number of sign-ins from new browsers on the page.
 const NEW_BROWSERS: usize = 20;
@@ -59,9 +59,9 @@ struct SignIns {
     /// Sessions that have not ended, newest first.
     sessions: Vec<SessionLine>,
     /// Time, and address and browser, of the sign-ins from browsers that were new for the user.
-    new_browsers: Vec<(Short, Prose)>,
+    new_browsers: Vec<(ShortTime, Prose)>,
     /// Time, address and browser of the latest sign-ins, newest first, also those whose sessions have ended.
-    latest: Vec<(Short, String, String)>,
+    latest: Vec<(ShortTime, String, String)>,
 }
 
 impl SignIns {
@@ -148,7 +148,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, PageErr
         "link" => return show_link(&visit, &user).await,
         "sign-out" => {
             // The visitor's own session belongs to another user, so all of this user's sessions end.
-            visit.api.engine.sign_out(visit.on(), user.id, Which::AllBut(visit.visitor.key)).await?;
+            visit.api.engine.sign_out(visit.on(), user.id, SessionSelection::AllBut(visit.visitor.key)).await?;
             return Ok(html::redirect(&format!("/users/{}?done=signed-out", user.id)));
         }
         _ => {}

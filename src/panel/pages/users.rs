@@ -7,7 +7,7 @@ use hyper::header::RETRY_AFTER;
 use crate::base::time::Timestamp;
 use crate::domain::user::Role;
 use crate::domain::violation::Violations;
-use crate::engine::invitations::{InvitationRefusal, Invited};
+use crate::engine::invitations::{InvitationRefusal, InvitedUser};
 use crate::engine::listing::PageRequest;
 use crate::engine::users::UserRefusal;
 use crate::http::answer::Answer;
@@ -19,7 +19,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
-use crate::panel::timestamp::Short;
+use crate::panel::timestamp::ShortTime;
 use crate::store::error::OpError;
 use crate::store::op::invitation::INVITATIONS_MAX;
 
@@ -55,7 +55,7 @@ struct UserLine {
     is_operator: bool,
     disabled: bool,
     has_totp: bool,
-    last_sign_in_at: Option<Short>,
+    last_sign_in_at: Option<ShortTime>,
     /// Address of the last sign-in, for visitors who may see it.
     last_address: Option<String>,
     is_self: bool,
@@ -141,8 +141,8 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, PageError>
         Err(faults) => return refused_form(&visit, &form, faults),
     };
     match visit.api.engine.invite_user(visit.on(), email, role).await {
-        Ok(Invited::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
-        Ok(Invited::ByLink(user, link)) => {
+        Ok(InvitedUser::ByMail(_)) => Ok(html::redirect("/users?done=invited")),
+        Ok(InvitedUser::ByLink(user, link)) => {
             let what = ShownSecret::Invitation(link.url);
             let new_secret = NewSecret { email: user.email.as_given().to_owned(), what };
             written(&visit, StatusCode::OK, &Form::read(b""), FormErrors::none(), Some(new_secret), None)

@@ -23,7 +23,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::Record;
-use crate::panel::timestamp::{Moment, Short};
+use crate::panel::timestamp::{Moment, ShortTime};
 use crate::panel::webhook_figures::{FailureGroup, figures, grouped_failures};
 use crate::store::op::audit::host;
 use crate::store::row::endpoint::EndpointRow;
@@ -73,13 +73,13 @@ struct WebhookPage {
 /// A delivery in the list.
 struct DeliveryLine {
     path: String,
-    created_at: Short,
+    created_at: ShortTime,
     event: &'static str,
     message: Option<String>,
     badge: Badge,
     attempts: u8,
     last: Option<AttemptLine>,
-    next_attempt_at: Option<Short>,
+    next_attempt_at: Option<ShortTime>,
 }
 
 /// A start time for a replay.

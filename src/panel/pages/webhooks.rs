@@ -17,7 +17,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
-use crate::panel::timestamp::Short;
+use crate::panel::timestamp::ShortTime;
 use crate::store::op::audit::host;
 use crate::store::op::event::ENDPOINTS_MAX;
 
@@ -42,8 +42,8 @@ struct EndpointLine {
     badge: Badge,
     failures: u8,
     events: String,
-    last_success_at: Option<Short>,
-    last_failure_at: Option<Short>,
+    last_success_at: Option<ShortTime>,
+    last_failure_at: Option<ShortTime>,
 }
 
 /// `GET /webhooks`.

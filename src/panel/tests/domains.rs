@@ -135,7 +135,7 @@ async fn a_missing_record_shows_the_end_of_the_grace_period() {
     let id = added(&mut browser).await;
     world.all_found(id).await;
     assert!(browser.get("/domains").await.shows(">5 of 5</td>"));
-    assert!(!browser.get(&format!("/domains/{id}")).await.shows("class=\"panel trouble\""));
+    assert!(!browser.get(&format!("/domains/{id}")).await.shows("class=\"panel problem\""));
     world.advance(Duration::from_secs(3600));
     world.found(id, |_| (RecordStatus::Missing, vec![])).await;
     let page = browser.get(&format!("/domains/{id}")).await;

@@ -62,7 +62,7 @@ use crate::http::{api, dev};
 use crate::net::http_listener::{HttpLimits, HttpServer};
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
-use crate::store::open::Surroundings;
+use crate::store::open::StoreEnvironment;
 
 /// 2023-11-14T22:13:20Z.
 const START_MS: u64 = 1_700_000_000_000;
@@ -105,7 +105,7 @@ impl World {
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
         let wall = clock.clone();
-        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
+        let surroundings = StoreEnvironment { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::for_tests() };
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), Arc::new(NoNames), settings);

@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 use super::*;
 use crate::base::id::Ulid;
 use crate::store::error::OpError;
-use crate::store::op::{Never, Op};
-use crate::store::row::restored::{HoldCause, Restored};
+use crate::store::op::{Infallible, Op};
+use crate::store::row::restored::{HoldCause, RestoreOrigin};
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
 /// Marks the store as restored.
 #[derive(Serialize, Deserialize)]
-struct Restore(Restored);
+struct Restore(RestoreOrigin);
 
 impl Op for Restore {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.put(meta::RESTORED, &self.0);
         Ok(())
     }
@@ -32,7 +32,7 @@ async fn every_page_has_a_notice_while_a_restored_queue_is_on_hold() {
     let (last_message, last_id) = (Ulid::default(), Ulid::default());
     let backup_at = world.clock.now();
     let cause = HoldCause::Restored;
-    let restored = Restored { backup_at, has_content: true, last_message, last_id, is_on_hold: true, cause };
+    let restored = RestoreOrigin { backup_at, has_content: true, last_message, last_id, is_on_hold: true, cause };
     world.engine.store.commit(Restore(restored)).await.unwrap();
     for path in ["/", "/queue", "/messages"] {
         let page = browser.get(path).await;

@@ -23,18 +23,18 @@ fn vanishing_after(cut: usize, vanish: fn(&mut Client)) -> Vec<Outcome> {
     let (mut left, mut says, mut outcomes) = (cut, DIALOGUE.iter(), Vec::new());
     loop {
         match client.want() {
-            Want::Write => client.written(now),
-            Want::Handshake => client.secured(facts(), now),
-            Want::Ready if outcomes.len() < 2 => client.begin(&envelope(), MESSAGE.len(), now),
-            Want::Body => client.give_body(Bytes::from_static(MESSAGE.as_bytes()), now),
-            Want::Finished => {
+            ClientAction::Write => client.written(now),
+            ClientAction::Handshake => client.secured(facts(), now),
+            ClientAction::Ready if outcomes.len() < 2 => client.begin(&envelope(), MESSAGE.len(), now),
+            ClientAction::Body => client.give_body(Bytes::from_static(MESSAGE.as_bytes()), now),
+            ClientAction::Finished => {
                 outcomes.push(client.take_outcome().unwrap());
                 if !client.is_reusable() {
                     return outcomes;
                 }
             }
-            Want::Ready => return outcomes,
-            Want::Read => {
+            ClientAction::Ready => return outcomes,
+            ClientAction::Read => {
                 let text = says.next().unwrap().as_bytes();
                 client.received(&text[..left.min(text.len())], now);
                 if left < text.len() {
@@ -83,7 +83,7 @@ fn endless_answers_end_the_session() {
         let mut scene = Scene::new();
         scene.says("220 mx\r\n").hears("EHLO us.example\r\n");
         let mut bytes = 0;
-        while scene.client.want() == Want::Read {
+        while scene.client.want() == ClientAction::Read {
             scene.says(piece);
             bytes += piece.len();
             assert!(bytes < 128 * 1024);
@@ -141,7 +141,7 @@ fn a_handshake_shares_the_deadline_of_starttls() {
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n").hears("STARTTLS\r\n");
     let due = scene.client.due();
     scene.passes(Duration::from_secs(59)).says("220 go\r\n");
-    assert_eq!((scene.client.want(), scene.client.due()), (Want::Handshake, due));
+    assert_eq!((scene.client.want(), scene.client.due()), (ClientAction::Handshake, due));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The sending side of an SMTP session, without a socket: bytes in, bytes and deadlines out (RFC 5321, 2920, 3207).
 //!
 //! The driver performs the request of [`Client::want`] and reports the result, until [`Client::take_outcome`] returns
-//! the end of an attempt or [`Want::Ready`] asks for a message. For every server behaviour, a message counts as
+//! the end of an attempt or [`ClientAction::Ready`] asks for a message. For every server behaviour, a message counts as
 //! delivered only after a 2xx that arrived after the whole message and its final dot were written.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ mod reset;
 mod settings;
 
 use auth::Step;
-pub use settings::{Login, Settings, StartTls, Want};
+pub use settings::{ClientAction, Login, Settings, StartTls};
 
 #[derive(Debug)]
 enum State {
@@ -81,20 +81,20 @@ impl Client {
     }
 
     /// Returns the next request of the client to its driver.
-    pub const fn want(&self) -> Want {
+    pub const fn want(&self) -> ClientAction {
         if self.outcome.is_some() {
-            return Want::Finished;
+            return ClientAction::Finished;
         }
         if !self.out.is_empty() {
-            return Want::Write;
+            return ClientAction::Write;
         }
         match self.state {
-            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) => Want::Read,
-            State::Transaction(ref transaction) if transaction.wants_content() => Want::Body,
-            State::Transaction(_) | State::Reset | State::Quit => Want::Read,
-            State::Handshake => Want::Handshake,
-            State::Ready => Want::Ready,
-            State::Ended => Want::Finished,
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) => ClientAction::Read,
+            State::Transaction(ref transaction) if transaction.wants_content() => ClientAction::Body,
+            State::Transaction(_) | State::Reset | State::Quit => ClientAction::Read,
+            State::Handshake => ClientAction::Handshake,
+            State::Ready => ClientAction::Ready,
+            State::Ended => ClientAction::Finished,
         }
     }
 
@@ -150,7 +150,7 @@ impl Client {
         self.state = State::Transaction(transaction);
     }
 
-    /// Sends the bytes of the message, if [`Want::Body`] requests them.
+    /// Sends the bytes of the message, if [`ClientAction::Body`] requests them.
     pub fn give_body(&mut self, message: Bytes, now: Duration) {
         if let State::Transaction(transaction) = &mut self.state
             && transaction.wants_content()
@@ -229,7 +229,7 @@ impl Client {
 
     /// Reports that the server sent `bytes`.
     pub fn received(&mut self, mut bytes: &[u8], now: Duration) {
-        while !bytes.is_empty() && self.want() == Want::Read {
+        while !bytes.is_empty() && self.want() == ClientAction::Read {
             match self.parser.feed(bytes) {
                 Err(fault) => return self.end(Ending::Unreadable(fault.to_string())),
                 Ok((used, reply)) => {

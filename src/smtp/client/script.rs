@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
-use crate::smtp::client::{Client, Settings, StartTls, Want};
+use crate::smtp::client::{Client, ClientAction, Settings, StartTls};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
 
@@ -64,21 +64,21 @@ impl Scene {
     pub(super) fn ready(ehlo: &str) -> Self {
         let mut scene = Self::new();
         scene.says("220 mx.example ESMTP\r\n").hears("EHLO us.example\r\n").says(ehlo);
-        assert_eq!(scene.client.want(), Want::Ready);
+        assert_eq!(scene.client.want(), ClientAction::Ready);
         scene
     }
 
     pub(super) fn says(&mut self, text: impl AsRef<[u8]>) -> &mut Self {
-        assert_eq!(self.client.want(), Want::Read, "before {:?}", String::from_utf8_lossy(text.as_ref()));
+        assert_eq!(self.client.want(), ClientAction::Read, "before {:?}", String::from_utf8_lossy(text.as_ref()));
         self.client.received(text.as_ref(), self.now);
-        if self.client.want() == Want::Body {
+        if self.client.want() == ClientAction::Body {
             self.client.give_body(self.message.clone(), self.now);
         }
         self
     }
 
     pub(super) fn hears(&mut self, text: &str) -> &mut Self {
-        assert_eq!(self.client.want(), Want::Write, "before {text:?}");
+        assert_eq!(self.client.want(), ClientAction::Write, "before {text:?}");
         assert_eq!(String::from_utf8_lossy(self.client.output()), text);
         self.client.written(self.now);
         self
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     pub(super) fn begins_with(&mut self, envelope: &Envelope) -> &mut Self {
-        assert_eq!(self.client.want(), Want::Ready);
+        assert_eq!(self.client.want(), ClientAction::Ready);
         self.client.begin(envelope, self.message.len(), self.now);
         self
     }
@@ -100,7 +100,7 @@ impl Scene {
     }
 
     pub(super) fn outcome(&mut self) -> Outcome {
-        assert_eq!(self.client.want(), Want::Finished);
+        assert_eq!(self.client.want(), ClientAction::Finished);
         self.client.take_outcome().unwrap()
     }
 }

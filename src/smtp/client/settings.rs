@@ -54,7 +54,7 @@ pub struct Settings {
 
 /// A request of the machine to its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
+pub enum ClientAction {
     /// Write all of [`super::Client::output`], then call [`super::Client::written`] or [`super::Client::write_failed`].
     Write,
     /// Read bytes from the server: [`super::Client::received`] or [`super::Client::closed`].

@@ -33,7 +33,7 @@ fn only_a_later_message_begins_with_rset() {
     }
     scene.client.quit(scene.now);
     scene.hears("QUIT\r\n").says("221 bye\r\n");
-    assert_eq!((scene.client.want(), scene.client.take_outcome()), (Want::Finished, None));
+    assert_eq!((scene.client.want(), scene.client.take_outcome()), (ClientAction::Finished, None));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn starts_offered_tls_and_discards_earlier_capabilities() {
     let mut scene = Scene::new();
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n");
     scene.hears("STARTTLS\r\n").says("220 go\r\n");
-    assert_eq!(scene.client.want(), Want::Handshake);
+    assert_eq!(scene.client.want(), ClientAction::Handshake);
     scene.client.secured(facts(), scene.now);
     scene.hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
     scene.begins().hears("MAIL FROM:<b@r.example>\r\n").says("250 ok\r\n");
@@ -205,17 +205,17 @@ fn required_starttls_continues_normally_once_secured() {
     let mut scene = Scene::with(Settings { starttls: StartTls::Required, ..settings() });
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
     scene.hears("STARTTLS\r\n").says("220 go\r\n");
-    assert_eq!(scene.client.want(), Want::Handshake);
+    assert_eq!(scene.client.want(), ClientAction::Handshake);
     scene.client.secured(facts(), scene.now);
     scene.hears("EHLO us.example\r\n").says("250 mx\r\n");
-    assert_eq!(scene.client.want(), Want::Ready);
+    assert_eq!(scene.client.want(), ClientAction::Ready);
 }
 
 #[test]
 fn skips_starttls_for_servers_with_broken_tls() {
     let mut scene = Scene::with(Settings { starttls: StartTls::Never, ..settings() });
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
-    assert_eq!(scene.client.want(), Want::Ready);
+    assert_eq!(scene.client.want(), ClientAction::Ready);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_server_with_our_own_name_is_a_loop_unless_it_is_expected() {
     assert_eq!(scene.says("250-us.example. hello\r\n250 SIZE\r\n").outcome().ending, Ending::Loop);
     let mut scene = Scene::with(Settings { loop_check: LoopCheck::OwnNameIsExpected, ..settings() });
     scene.says("220 us.example\r\n").hears("EHLO us.example\r\n").says("250 us.example\r\n");
-    assert_eq!(scene.client.want(), Want::Ready);
+    assert_eq!(scene.client.want(), ClientAction::Ready);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn served_for(bytes: usize, pause: Duration) -> Option<Duration> {
     scene.begins();
     scene.client.written(scene.now);
     scene.says("250\r\n250\r\n354\r\n");
-    while scene.client.want() == Want::Write {
+    while scene.client.want() == ClientAction::Write {
         scene.passes(pause);
         if scene.now > scene.client.due() {
             return Some(scene.client.due());
@@ -296,10 +296,10 @@ fn requests_the_body_once_the_server_is_ready() {
     scene.client.written(scene.now);
     for reply in ["250\r\n", "250\r\n"] {
         scene.client.received(reply.as_bytes(), scene.now);
-        assert_eq!(scene.client.want(), Want::Read);
+        assert_eq!(scene.client.want(), ClientAction::Read);
     }
     scene.client.received(b"354\r\n", scene.now);
-    assert_eq!(scene.client.want(), Want::Body);
+    assert_eq!(scene.client.want(), ClientAction::Body);
     scene.client.body_missing();
     let outcome = scene.outcome();
     assert!(matches!(outcome.ending, Ending::Closed(_)) && outcome.phase == Phase::Data && !scene.client.is_reusable());

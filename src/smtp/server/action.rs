@@ -66,7 +66,7 @@ pub enum ServerAction {
     /// Write these bytes.
     Write(Vec<u8>),
     /// Read from the client and call [`ServerSession::receive`].
-    Read(Awaiting),
+    Read(AwaitedInput),
     /// Check a password and call [`ServerSession::answer_login`]. Submission only.
     CheckLogin(LoginQuestion),
     /// Decide about a sender and call [`ServerSession::answer_sender`]. Submission only.
@@ -87,7 +87,7 @@ pub enum ServerAction {
 
 /// Kind of input that the session waits for. Deadlines differ by kind (RFC 5321 4.5.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaiting {
+pub enum AwaitedInput {
     /// The next command.
     Command,
     /// More of a message.

@@ -13,13 +13,13 @@ const LOGINS_MAX: u32 = 3;
 
 /// The counts of one session.
 #[derive(Debug, Default)]
-pub(super) struct Conduct {
+pub(super) struct SessionCounts {
     faults: u32,
     idle: u32,
     failed_logins: u32,
 }
 
-impl Conduct {
+impl SessionCounts {
     /// Counts an answer. Returns whether the session must end with it. `faults_max` applies after the login.
     pub(super) const fn answered(&mut self, answer: &Answer, is_logged_in: bool, faults_max: u32) -> bool {
         if !matches!(answer.code(), 500..=504 | 530 | 555) {

@@ -27,7 +27,7 @@ mod tests;
 mod transaction;
 
 pub use action::{
-    Awaiting, LoginQuestion, LoginRule, ReceivedMessage, RecipientQuestion, RefusedCommand, SenderQuestion,
+    AwaitedInput, LoginQuestion, LoginRule, ReceivedMessage, RecipientQuestion, RefusedCommand, SenderQuestion,
     ServerAction, ServerConfig, ServerKind, SubmissionRules, SubmissionStage,
 };
 pub use answer::Answer;
@@ -36,7 +36,7 @@ pub use path::Path;
 use crate::base::secret::Secret;
 use answering::Step;
 use command::{Command, Sender};
-use conduct::Conduct;
+use conduct::SessionCounts;
 use data::DataReader;
 use lines::LineKind;
 use sasl::Exchange;
@@ -94,7 +94,7 @@ pub struct ServerSession {
     refusals: u32,
     secured: bool,
     logged_in: bool,
-    conduct: Conduct,
+    conduct: SessionCounts,
     step: Option<Step>,
     refused: Vec<RefusedCommand>,
 }
@@ -113,7 +113,7 @@ impl ServerSession {
             refusals: 0,
             secured: false,
             logged_in: false,
-            conduct: Conduct::default(),
+            conduct: SessionCounts::default(),
             step: None,
             refused: Vec::new(),
         }
@@ -180,25 +180,25 @@ impl ServerSession {
                     if self.take_line() {
                         continue;
                     }
-                    ServerAction::Read(Awaiting::Command)
+                    ServerAction::Read(AwaitedInput::Command)
                 }
                 Stage::OverlongLine(length, kind) => {
                     let (length, kind) = (*length, *kind);
                     if self.skip_line(length, kind) {
                         continue;
                     }
-                    ServerAction::Read(Awaiting::Command)
+                    ServerAction::Read(AwaitedInput::Command)
                 }
                 Stage::RefusedLine(length) => {
                     let length = *length;
                     if self.skip_refused_line(length) {
                         continue;
                     }
-                    ServerAction::Read(Awaiting::Command)
+                    ServerAction::Read(AwaitedInput::Command)
                 }
                 Stage::Data(_) => match self.take_data() {
                     Some(message) => return ServerAction::TakeMessage(message),
-                    None if matches!(self.stage, Stage::Data(_)) => ServerAction::Read(Awaiting::Data),
+                    None if matches!(self.stage, Stage::Data(_)) => ServerAction::Read(AwaitedInput::Data),
                     None => continue,
                 },
                 Stage::TlsAsked => ServerAction::StartTls,
@@ -230,7 +230,7 @@ impl ServerSession {
             | Stage::Data(_)
             | Stage::MessageAsked
             | Stage::TlsAsked
-            | Stage::Closing => ServerAction::Read(Awaiting::Command),
+            | Stage::Closing => ServerAction::Read(AwaitedInput::Command),
         }
     }
 

@@ -111,7 +111,7 @@ fn pipelined_commands_are_answered_in_order_and_in_one_write() {
     }
     let ServerAction::Write(replies) = script.session.next_action() else { panic!("nothing was written") };
     assert_eq!(codes(std::str::from_utf8(&replies).unwrap()), ["250", "550", "250", "354"]);
-    assert_eq!(script.session.next_action(), ServerAction::Read(Awaiting::Data));
+    assert_eq!(script.session.next_action(), ServerAction::Read(AwaitedInput::Data));
 }
 
 #[test]

@@ -32,7 +32,7 @@ use super::inspect::Inspection;
 use super::read::{Order, Read, after_prefix};
 use super::row::Row;
 use super::row::destroyed_content::DestroyedContent;
-use super::row::restored::Restored;
+use super::row::restored::RestoreOrigin;
 use super::schema::{FORMAT, Table, meta};
 use super::snapshot::Snapshot;
 use crate::base::id::{MessageId, Ulid};
@@ -237,7 +237,7 @@ type EachChecked<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<ControlFlow<()>
 struct CheckInputs<'a> {
     snapshot: Snapshot,
     bodies: Option<&'a Bodies<'a>>,
-    restored: Option<Restored>,
+    restored: Option<RestoreOrigin>,
     destroyed: DestroyedContent,
     /// The latest time that the store can have recorded.
     now: Timestamp,

@@ -9,7 +9,7 @@ use crate::domain::session::Session;
 use crate::domain::user::User;
 use crate::store::error::StoreError;
 use crate::store::row::Row;
-use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::delivery::{DeliveryPayload, DeliveryRow};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
@@ -189,7 +189,7 @@ fn delivery(sight: &CheckInputs<'_>, key: &[u8], value: &[u8]) -> Result<Vec<Par
     let (account, id) = (account_of(key), DeliveryId(ulid(&key[16..])));
     let row = DeliveryRow::decode(value)?;
     let mut partners = vec![(Table::Accounts, key[..16].to_vec(), None)];
-    if let Owed::Event { message, .. } = row.owed {
+    if let DeliveryPayload::Event { message, .. } = row.owed {
         partners.push((Table::Timeline, schema::timeline(account, message, row.event).to_vec(), None));
     }
     if sight.find::<EndpointRow>(&schema::endpoint(account, row.endpoint))?.is_some() {

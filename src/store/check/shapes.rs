@@ -27,7 +27,7 @@ use crate::store::row::message_index::IndexedBlock;
 use crate::store::row::notice::{InvitationsRow, NoticeAddressRow, NoticeRow, ProvenAddressRow};
 use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::row::pause::PauseRow;
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::RestoreOrigin;
 use crate::store::row::saved_searches::SavedSearchesRow;
 use crate::store::row::suppression::{SuppressionImportRow, SuppressionRow};
 use crate::store::row::suspension::SuspensionRow;
@@ -126,7 +126,7 @@ fn fact(key: &[u8], value: &[u8]) -> Result<(), String> {
         meta::LAST_ID | meta::LAST_MESSAGE_ID | meta::SEQUENCE => value.len() == 16,
         meta::TIME => value.len() == 8,
         meta::REPLICA => Position::decode(value).is_some(),
-        meta::RESTORED => reads::<Restored>(value)?,
+        meta::RESTORED => reads::<RestoreOrigin>(value)?,
         meta::DESTROYED => reads::<DestroyedContent>(value)?,
         _ => !value.is_empty(),
     };

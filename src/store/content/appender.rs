@@ -36,7 +36,7 @@ pub(in crate::store) struct Append {
 }
 
 /// Place of a written body, with its content if it is not durable there yet.
-pub(in crate::store) struct Placed {
+pub(in crate::store) struct BodyPlacement {
     pub(in crate::store) place: Place,
     pub(in crate::store) carried: Option<InlinedBody>,
 }
@@ -51,10 +51,10 @@ enum BodyDurability {
 }
 
 /// Creates the job that names the body, or answers its caller that the body could not be written.
-pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Placed, StoreError>) -> Option<Job> + Send>;
+pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<BodyPlacement, StoreError>) -> Option<Job> + Send>;
 
 /// End of each segment, where its next body goes.
-type Ends = HashMap<(u64, u32), u64>;
+type SegmentEnds = HashMap<(u64, u32), u64>;
 
 /// State of the appender thread, also used by a caller with a single body.
 pub(in crate::store) struct Appender {
@@ -64,7 +64,7 @@ pub(in crate::store) struct Appender {
     announced: PendingCount,
     /// Maximum size of the bodies that the journal inlines for a batch.
     carried_bytes_max: usize,
-    ends: Mutex<Ends>,
+    ends: Mutex<SegmentEnds>,
 }
 
 impl Appender {
@@ -142,11 +142,11 @@ impl Appender {
                 BodyDurability::Carried => Some(InlinedBody { place, sealed, segment }),
                 BodyDurability::Synced => None,
             };
-            Placed { place, carried }
+            BodyPlacement { place, carried }
         }))
     }
 
-    fn write(&self, body: &SealedBody, ends: &mut Ends) -> Result<Place, StoreError> {
+    fn write(&self, body: &SealedBody, ends: &mut SegmentEnds) -> Result<Place, StoreError> {
         let SealedBody { segment, bytes, .. } = body;
         if segment.file.get().is_none() {
             self.create(segment)?;

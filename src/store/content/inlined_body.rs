@@ -13,7 +13,7 @@ use super::{Place, failed, segment, unsynced};
 use crate::base::time::Timestamp;
 use crate::machine::retention::Bucket;
 use crate::store::clock_doubts::Deadlines;
-use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::disk::{Disk, DiskFile, OpenMode};
 use crate::store::error::StoreError;
 
 /// A body that was written to its segment but not synced.
@@ -51,14 +51,14 @@ fn parts_of(key: &[u8]) -> Option<(Timestamp, u32, u64)> {
 }
 
 /// Writes the bodies in a journal to their segments.
-pub(in crate::store) struct Returning {
+pub(in crate::store) struct BodyReplay {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     deadlines: Deadlines,
     files: BTreeMap<(Timestamp, u32), Arc<dyn DiskFile>>,
 }
 
-impl Returning {
+impl BodyReplay {
     /// Creates a writer for the segments of `directory`.
     pub(in crate::store) fn new(disk: Arc<dyn Disk>, directory: &Path, deadlines: Deadlines) -> Self {
         Self { disk, directory: directory.join("content"), deadlines, files: BTreeMap::new() }
@@ -81,8 +81,8 @@ impl Returning {
             return Ok(Some(Arc::clone(file)));
         }
         let path = segment::path(&self.directory, bucket, number);
-        let is_there = self.disk.open(&path, Opening::Existing).map(drop);
-        let file = match is_there.and_then(|()| self.disk.open(&path, Opening::Kept)) {
+        let is_there = self.disk.open(&path, OpenMode::Existing).map(drop);
+        let file = match is_there.and_then(|()| self.disk.open(&path, OpenMode::Kept)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if self.deadlines.have_passed(Bucket { end: bucket }) {

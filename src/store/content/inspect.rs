@@ -10,7 +10,7 @@ use super::{InJournal, Place, Unreadable, failed, opened, segment, unsealed};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::disk::{Disk, DiskFile, OpenMode};
 use crate::store::error::StoreError;
 
 /// Identifies a segment: its bucket, and its number there.
@@ -58,7 +58,7 @@ impl SealedContent {
             Some((open, file)) if open == id => file,
             _ => {
                 let path = segment::path(&self.directory, id.0, id.1);
-                self.disk.open(&path, Opening::Existing).map_err(|error| failed("open", &path, &error))?
+                self.disk.open(&path, OpenMode::Existing).map_err(|error| failed("open", &path, &error))?
             }
         };
         let body = opened(&*file, key, place, message, &self.directory);

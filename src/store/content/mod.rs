@@ -25,14 +25,14 @@ use serde::{Deserialize, Serialize};
 /// Name of the directory of segments in the data directory.
 pub(super) const DIRECTORY: &str = "content";
 
-pub(super) use appender::{Append, Appender, Placed, PlacedJob};
+pub(super) use appender::{Append, Appender, BodyPlacement, PlacedJob};
 use body_cache::BodyCache;
-pub(super) use inlined_body::{InJournal, InlinedBody, PlaceKey, Returning, key_of as place_key};
+pub(super) use inlined_body::{BodyReplay, InJournal, InlinedBody, PlaceKey, key_of as place_key};
 pub(super) use inspect::SealedContent;
 use keys::KeySlots;
 use segment::Segment;
 
-use super::disk::{Disk, DiskFile, Opening};
+use super::disk::{Disk, DiskFile, OpenMode};
 use super::error::{StoreError, is_full};
 use super::health::Health;
 use super::limits::Limits;
@@ -235,7 +235,7 @@ impl Content {
             return Ok(Arc::clone(file));
         }
         let path = segment::path(&self.directory, bucket, number);
-        let file = self.disk.open(&path, Opening::Existing).map_err(|error| failed("open", &path, &error))?;
+        let file = self.disk.open(&path, OpenMode::Existing).map_err(|error| failed("open", &path, &error))?;
         if open.len() >= self.open_files_max {
             open.clear();
         }

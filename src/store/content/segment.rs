@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::{failed, unsynced};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::disk::{Disk, DiskFile, OpenMode};
 use crate::store::error::StoreError;
 
 /// A segment that this process appends to.
@@ -65,7 +65,7 @@ pub(super) fn make(
     let (path, bucket) = (path(directory, bucket, number), bucket_directory(directory, bucket));
     disk.create_directory(&bucket).map_err(|error| failed("create", &bucket, &error))?;
     sync_directory(disk, directory)?;
-    let file = disk.open(&path, Opening::Fresh).map_err(|error| failed("create", &path, &error))?;
+    let file = disk.open(&path, OpenMode::Fresh).map_err(|error| failed("create", &path, &error))?;
     file.sync_data().map_err(|error| unsynced(&path, &error))?;
     sync_directory(disk, &bucket)?;
     Ok(file)

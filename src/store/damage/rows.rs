@@ -167,7 +167,7 @@ struct Arm(Timer);
 
 impl Op for Arm {
     type Reply = ();
-    type Refusal = crate::store::op::Never;
+    type Refusal = crate::store::op::Infallible;
 
     fn apply(&self, tables: &mut crate::store::tables::Tables<'_>) -> Result<(), OpError<Self::Refusal>> {
         tables.arm(self.0);

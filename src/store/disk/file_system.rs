@@ -9,7 +9,7 @@ use std::sync::Arc;
 use redb::{Builder, Database, DatabaseError, StorageError};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Disk, DiskFile, Entry, Opening};
+use super::{Disk, DiskFile, Entry, OpenMode};
 use crate::store::private_file;
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -19,11 +19,11 @@ const DIRECTORY_MODE: u32 = 0o700;
 pub(in crate::store) struct FileSystem;
 
 impl Disk for FileSystem {
-    fn open(&self, path: &Path, opening: Opening) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true);
-        if opening != Opening::Existing {
-            options.write(true).create(true).truncate(opening == Opening::Fresh).mode(private_file::MODE);
+        if opening != OpenMode::Existing {
+            options.write(true).create(true).truncate(opening == OpenMode::Fresh).mode(private_file::MODE);
         }
         Ok(Arc::new(private_file::open(&mut options, path)?))
     }

@@ -18,7 +18,7 @@ pub(in crate::store) use file_system::FileSystem;
 
 /// Way in which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store) enum Opening {
+pub(in crate::store) enum OpenMode {
     /// Opens for reading; the file must exist.
     Existing,
     /// Opens for reading and writing. A missing file is created, accessible only to its owner.
@@ -39,7 +39,7 @@ pub(in crate::store) struct Entry {
 /// Storage for the store's files. Names are durable once their directory is synced, bytes once their file is.
 pub(in crate::store) trait Disk: Send + Sync {
     /// Opens a file.
-    fn open(&self, path: &Path, opening: Opening) -> io::Result<Arc<dyn DiskFile>>;
+    fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Opens a database as `builder` would, and locks it. Only its owner can access a new one.
     fn open_database(&self, path: &Path, builder: &Builder) -> Result<Database, DatabaseError>;
@@ -76,7 +76,7 @@ pub(in crate::store) trait Disk: Send + Sync {
 
     /// Returns the whole content of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let file = self.open(path, Opening::Existing)?;
+        let file = self.open(path, OpenMode::Existing)?;
         let mut bytes = vec![0; usize::try_from(file.length()?).map_err(io::Error::other)?];
         file.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)

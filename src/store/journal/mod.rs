@@ -35,7 +35,7 @@ use super::changes::Changes;
 use super::checksum::Values;
 use super::content::InlinedBody;
 use super::content::segment::Segment;
-use super::disk::{Disk, DiskFile, Opening};
+use super::disk::{Disk, DiskFile, OpenMode};
 use super::error::{StoreError, is_full};
 use super::limits::Limits;
 use super::migrate;
@@ -67,7 +67,7 @@ pub(super) fn make(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> 
     if disk.exists(&directory.join(FILE)) {
         return Ok(());
     }
-    let made = disk.open(&directory.join(FILE), Opening::Kept).and_then(|_| disk.sync_directory(directory));
+    let made = disk.open(&directory.join(FILE), OpenMode::Kept).and_then(|_| disk.sync_directory(directory));
     made.map_err(|error| failed("make", &error))
 }
 
@@ -79,7 +79,7 @@ pub(super) fn make(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> 
 pub(super) fn name_epoch_of_format_1(database: &Database, disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     let Some((epoch, Values::Plain)) = replay::epoch_of(database)? else { return Ok(()) };
     make(disk, directory)?;
-    let named = disk.open(&directory.join(FILE), Opening::Kept).and_then(|file| epoch::write(&*file, &epoch));
+    let named = disk.open(&directory.join(FILE), OpenMode::Kept).and_then(|file| epoch::write(&*file, &epoch));
     named.map_err(|error| failed("name the epoch in", &error))
 }
 
@@ -123,7 +123,7 @@ impl Journal {
     /// # Errors
     /// File system errors.
     pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch, limits: Limits) -> Result<Self, StoreError> {
-        let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
+        let file = disk.open(&directory.join(FILE), OpenMode::Kept).map_err(|error| failed("open", &error))?;
         let mut journal = Self { file, epoch, end: epoch::RECORDS, number: 0, due: None, owed: Vec::new(), limits };
         journal.clear()?;
         Ok(journal)
@@ -230,7 +230,7 @@ pub(super) fn checkpoint_at_start(
     entropy: &dyn Entropy,
 ) -> Result<Epoch, StoreError> {
     make(disk, directory)?;
-    let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
+    let file = disk.open(&directory.join(FILE), OpenMode::Kept).map_err(|error| failed("open", &error))?;
     checkpoint(&*file, transaction, entropy)
 }
 

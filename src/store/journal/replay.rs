@@ -15,7 +15,7 @@ use super::scan::{Damage, Scan, scan, scan_named};
 use super::{Epoch, FILE, failed};
 use crate::base::time::Timestamp;
 use crate::store::checksum::Values;
-use crate::store::disk::{Disk, Opening};
+use crate::store::disk::{Disk, OpenMode};
 use crate::store::error::StoreError;
 use crate::store::migrate;
 use crate::store::schema::{Table, meta};
@@ -129,7 +129,7 @@ impl Replay {
             return Ok(None);
         }
         let name = format!("{FILE}.damaged-{}", now.as_millis());
-        let kept = disk.open(&directory.join(&name), Opening::Fresh).and_then(|file| {
+        let kept = disk.open(&directory.join(&name), OpenMode::Fresh).and_then(|file| {
             file.write_all_at(&self.bytes, 0)?;
             file.sync_data()?;
             disk.sync_directory(directory)

@@ -96,13 +96,13 @@ pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
 
 /// Records after one that does not verify, complete or with only a header.
 #[derive(Default)]
-struct Behind {
+struct RecordsAfterDamage {
     records: u64,
     last: Option<u32>,
 }
 
-fn behind(bytes: &[u8], from: usize, epoch: &Epoch) -> Behind {
-    let mut behind = Behind::default();
+fn behind(bytes: &[u8], from: usize, epoch: &Epoch) -> RecordsAfterDamage {
+    let mut behind = RecordsAfterDamage::default();
     let mut begin = from;
     while let Some(candidate) = record::candidate(bytes, begin) {
         begin = candidate;

@@ -18,7 +18,7 @@ use redb::{Database, ReadableDatabase, ReadableTable};
 
 use super::backup::{self, BackupError};
 use super::checksum;
-use super::disk::{Disk, DiskFile, Opening};
+use super::disk::{Disk, DiskFile, OpenMode};
 use super::error::StoreError;
 use super::open::{FILE, OpenError};
 use super::schema::{FORMAT, Table, meta};
@@ -150,7 +150,7 @@ fn bring_forward(
 /// Checks that there is space for a copy of the database and for the compressed backup of its rows, before anything is
 /// written.
 fn check_space(disk: &dyn Disk, directory: &Path) -> Result<(), Failure> {
-    let database = disk.open(&directory.join(FILE), Opening::Existing)?.length()?;
+    let database = disk.open(&directory.join(FILE), OpenMode::Existing)?.length()?;
     let (needed, free) = (database + database / 2, disk.free_bytes(directory)?);
     if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }
 }
@@ -207,7 +207,7 @@ fn back_up(
     let name = format!("format-{format}.backup");
     let (file, unfinished) = (directory.join(&name), directory.join(format!("{name}.unfinished")));
     let written = (|| {
-        let mut out = Appending { file: disk.open(&unfinished, Opening::Fresh)?, end: 0 };
+        let mut out = SequentialFile { file: disk.open(&unfinished, OpenMode::Fresh)?, end: 0 };
         let mut buffered = BufWriter::with_capacity(1 << 20, &mut out);
         let mut report = |rows| progress(Migration { rows, of: 2 * total });
         backup::rows_of(&database.begin_read().map_err(StoreError::from)?, now, format, &mut buffered, &mut report)?;
@@ -230,12 +230,12 @@ fn back_up(
 }
 
 /// A file that is written sequentially.
-struct Appending {
+struct SequentialFile {
     file: Arc<dyn DiskFile>,
     end: u64,
 }
 
-impl Write for Appending {
+impl Write for SequentialFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.file.write_all_at(bytes, self.end)?;
         self.end += bytes.len() as u64;

@@ -97,7 +97,7 @@ impl Disk for Short {
         Ok(1 << 10)
     }
 
-    fn open(&self, path: &Path, opening: Opening) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         self.0.open(path, opening)
     }
 

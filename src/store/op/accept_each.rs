@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accept::{Accept, Accepted};
 use super::admission::Refusal;
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::store::error::OpError;
 use crate::store::tables::Tables;
 
@@ -20,9 +20,9 @@ pub struct AcceptEach {
 impl Op for AcceptEach {
     /// One outcome for each message, in order.
     type Reply = Vec<Result<Accepted, Refusal>>;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Infallible>> {
         let accept = |message: &Accept| match message.apply(tables) {
             Ok(accepted) => Ok(Ok(accepted)),
             Err(OpError::Refused(refusal)) => Ok(Err(refusal)),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotFound, Op, audit};
+use super::{Infallible, NotFound, Op, audit};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
@@ -31,9 +31,9 @@ pub struct CreateAccount {
 
 impl Op for CreateAccount {
     type Reply = Account;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, OpError<Infallible>> {
         let id: AccountId = tables.next_id();
         let account = Account { id, created_at: tables.now(), ..self.account.clone() };
         // The first account starts these sweeps, which cover all accounts and never end.
@@ -192,9 +192,9 @@ pub struct TouchKey {
 
 impl Op for TouchKey {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let row_key = schema::api_key(self.account, self.key);
         if let Some(key) = tables.row::<ApiKey>(&row_key)? {
             tables.put(&row_key, &ApiKey { last_used_at: Some(self.at), ..key });

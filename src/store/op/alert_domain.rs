@@ -135,7 +135,7 @@ pub(super) fn removed(tables: &mut Tables<'_>, account: AccountId, domain: Domai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::secret::Sealed;
+    use crate::base::secret::SealedSecret;
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
     use crate::domain::sending_domain::DkimAlgorithm;
@@ -251,7 +251,7 @@ mod tests {
             created_at: Timestamp::ZERO,
             retired_at: None,
             record: String::new(),
-            private_key: Sealed(Vec::new()),
+            private_key: SealedSecret(Vec::new()),
         };
         let is_seen = |rsa, ed25519, status| {
             let mut row = domain_row("example.com", Stream::Transactional, DomainStatus::Verified);

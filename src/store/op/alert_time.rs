@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::alert::{KEPT, step};
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::AlertId;
 use crate::machine::alert::{Input, Open, State};
 use crate::store::error::OpError;
@@ -22,9 +22,9 @@ pub struct RemindAlert {
 
 impl Op for RemindAlert {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let (account, id) = (self.timer.account, AlertId(self.timer.id));
         let Some(row) = tables.sound_row::<AlertRow>(&schema::alert(account, id))? else { return Ok(()) };
@@ -48,9 +48,9 @@ pub struct ExpireAlert {
 
 impl Op for ExpireAlert {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let (account, id) = (self.timer.account, AlertId(self.timer.id));
         let key = schema::alert(account, id);

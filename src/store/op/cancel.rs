@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Subject;
 use super::{Op, waiting};
 use crate::base::id::{AccountId, MessageId};
-use crate::machine::transfer::{Effect, Input, Wire};
+use crate::machine::transfer::{AttemptProgress, Effect, Input};
 use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -39,7 +39,7 @@ impl Op for CancelMessage {
         let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?) else {
             return Err(OpError::Refused(CancelRefusal::NotFound));
         };
-        let asked = Input::CancelAsked(Wire::Idle);
+        let asked = Input::CancelAsked(AttemptProgress::Idle);
         if transfer.state.step(asked).effects.contains(&Effect::RefuseCancel) {
             return Err(OpError::Refused(CancelRefusal::TooLate));
         }
@@ -53,7 +53,7 @@ impl Op for CancelMessage {
 mod tests {
     use super::*;
     use crate::machine::transfer::Status;
-    use crate::store::op::settle_transfer::{SettleTransfer, Settled, TransferEnd};
+    use crate::store::op::settle_transfer::{SettleOutcome, SettleTransfer, TransferEnd};
     use crate::store::schema::Table;
     use crate::store::testing::TestStore;
     use crate::store::timer::TimerKind;
@@ -81,6 +81,6 @@ mod tests {
             others: vec![],
             transcript: None,
         };
-        assert_eq!(test.done(late), Settled::Stale);
+        assert_eq!(test.done(late), SettleOutcome::Stale);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, alert};
+use super::{Infallible, Op, alert};
 use crate::base::id::{AccountId, AlertId, DeliveryId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, Severity, Sighting};
@@ -46,9 +46,9 @@ pub struct BeginDoubt {
 
 impl Op for BeginDoubt {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         begin(tables, self.number)?;
         alert::found(tables, AccountId::default(), &sighting(None))?;
         Ok(())
@@ -121,9 +121,9 @@ pub struct EndDoubt {
 
 impl Op for EndDoubt {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         begin(tables, self.number)?;
         alert::gone(tables, AccountId::default(), Condition::ClockDoubtful, "")?;
         let found = tables.sound_row::<ClockDoubtRow>(&key_of(self.number))?;
@@ -162,9 +162,9 @@ pub struct SettleDoubt {
 impl Op for SettleDoubt {
     /// Whether everything is moved.
     type Reply = bool;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Infallible>> {
         let key = key_of(self.number);
         let Some(row) = tables.sound_row::<ClockDoubtRow>(&key)? else { return Ok(true) };
         let Some(end) = &row.end else { return Ok(true) };

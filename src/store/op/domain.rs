@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, alert_domain, audit, dkim};
+use super::{Infallible, Op, alert_domain, audit, dkim};
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Actor, Change};
@@ -328,9 +328,9 @@ pub struct PostponeDomainCheck {
 
 impl Op for PostponeDomainCheck {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(Timer::new(self.due, TimerKind::DomainCheck, self.account, self.domain.0));
         let key = schema::domain(self.account, self.domain);
         let Some(mut row) = tables.row::<DomainRow>(&key)? else { return Ok(()) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::domain::{DomainRefusal, RecordDomainCheck};
-use super::{Never, Op, alert_domain, dkim};
+use super::{Infallible, Op, alert_domain, dkim};
 use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DkimState;
@@ -157,9 +157,9 @@ pub struct PostponeRotation {
 
 impl Op for PostponeRotation {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let timer = |due| Timer::new(due, TimerKind::DkimRotation, self.account, self.domain.0);
         tables.disarm(timer(self.due));
         let key = schema::domain(self.account, self.domain);

@@ -6,7 +6,7 @@ use super::event::ENDPOINTS_MAX;
 use super::settle_delivery::unpark;
 use super::{Op, alert};
 use crate::base::id::{AccountId, EndpointId};
-use crate::base::secret::Sealed;
+use crate::base::secret::SealedSecret;
 use crate::domain::alert::Condition;
 use crate::domain::event::EventType;
 use crate::machine::endpoint::{Effect, Input};
@@ -117,7 +117,7 @@ pub struct RotateSecret {
     /// The endpoint.
     pub endpoint: EndpointId,
     /// The new secret, sealed for this endpoint.
-    pub secret: Sealed,
+    pub secret: SealedSecret,
 }
 
 impl Op for RotateSecret {

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::EndpointRefusal;
-use super::{Never, Op, alert};
+use super::{Infallible, Op, alert};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::alert::Condition;
@@ -58,9 +58,9 @@ pub struct EndDeliveries {
 
 impl Op for EndDeliveries {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(Timer::new(self.due, TimerKind::EndpointEnd, self.account, self.endpoint.0));
         let prefix = schema::endpoint(self.account, self.endpoint);
         let end = after_prefix(&prefix);

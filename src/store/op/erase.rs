@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::AccountId;
 use crate::domain::api_key::ApiKey;
 use crate::domain::return_path::AccountHint;
@@ -150,9 +150,9 @@ pub struct EraseAccount {
 impl Op for EraseAccount {
     /// Whether everything is erased.
     type Reply = bool;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Infallible>> {
         let mut left = SLICE;
         for table in Table::ALL {
             for key in self.found(tables, *table, left)? {

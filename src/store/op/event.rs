@@ -9,7 +9,7 @@ use crate::machine::delivery;
 use crate::store::error::StoreError;
 use crate::store::meters::CountedEvent;
 use crate::store::read::Read;
-use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::delivery::{DeliveryPayload, DeliveryRow};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -100,7 +100,7 @@ fn fan_out(tables: &mut Tables<'_>, subject: &Subject<'_>, kind: EventType, even
         let delivery = DeliveryRow {
             endpoint: EndpointId(Ulid(*id)),
             event,
-            owed: Owed::Event { message: subject.id, kind },
+            owed: DeliveryPayload::Event { message: subject.id, kind },
             state: delivery::State::new(tables.now()),
         };
         owe(tables, account, &delivery, endpoint.state.is_enabled())?;

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -130,9 +130,9 @@ pub struct IndexMessages {
 
 impl Op for IndexMessages {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let account = self.timer.account;
         let from = last_indexed(tables, account)?.map_or_else(MessageId::default, |last| MessageId(last.0.next()));

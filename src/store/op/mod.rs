@@ -79,8 +79,7 @@ pub trait Op: Serialize + DeserializeOwned + Send + 'static {
 }
 
 /// Refusal type of operations that are never refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Never {}
+pub use std::convert::Infallible;
 
 /// Error: the object does not exist, or belongs to another account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

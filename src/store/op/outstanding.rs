@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, sound};
-use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::delivery::{DeliveryPayload, DeliveryRow};
 use crate::store::row::totals::OutstandingRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
@@ -131,7 +131,7 @@ fn count_requested(
 
 /// Whether a delivery is a test or a later delivery of its event.
 pub(in crate::store) fn is_requested(row: &DeliveryRow, id: DeliveryId) -> bool {
-    matches!(row.owed, Owed::Test { .. }) || !is_near(row.event, id)
+    matches!(row.owed, DeliveryPayload::Test { .. }) || !is_near(row.event, id)
 }
 
 /// Whether an event has an outstanding delivery at an endpoint. Reads a bounded number of rows.

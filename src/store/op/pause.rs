@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotFound, Op};
+use super::{Infallible, NotFound, Op};
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::site_name::SiteName;
 use crate::store::error::{OpError, StoreError};
@@ -91,9 +91,9 @@ pub struct TryNow {
 impl Op for TryNow {
     /// Number of messages that are retried earlier.
     type Reply = u64;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<u64, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<u64, OpError<Infallible>> {
         let (mut tried, now, expiry) = (0, tables.now(), tables.expiry());
         for id in &self.messages {
             let key = schema::message(self.account, *id);

@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::store::error::OpError;
 use crate::store::read::Read;
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::RestoreOrigin;
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
@@ -16,13 +16,13 @@ pub struct ReleaseQueue;
 
 impl Op for ReleaseQueue {
     /// The hold that was released.
-    type Reply = Option<Restored>;
-    type Refusal = Never;
+    type Reply = Option<RestoreOrigin>;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Option<Restored>, OpError<Never>> {
-        let restored = tables.row::<Restored>(meta::RESTORED)?.filter(|row| row.is_on_hold);
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Option<RestoreOrigin>, OpError<Infallible>> {
+        let restored = tables.row::<RestoreOrigin>(meta::RESTORED)?.filter(|row| row.is_on_hold);
         if let Some(restored) = restored {
-            tables.put(meta::RESTORED, &Restored { is_on_hold: false, ..restored });
+            tables.put(meta::RESTORED, &RestoreOrigin { is_on_hold: false, ..restored });
         }
         Ok(restored)
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::store::error::OpError;
 use crate::store::replica::Position;
 use crate::store::schema::{Table, meta};
@@ -22,9 +22,9 @@ impl RecordReplicaPosition {
 
 impl Op for RecordReplicaPosition {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.put_bytes(Table::Meta, meta::REPLICA, self.0.clone());
         Ok(())
     }

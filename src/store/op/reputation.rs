@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, alert, audit, outcomes};
+use super::{Infallible, Op, alert, audit, outcomes};
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
 use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::stream::Stream;
-use crate::machine::reputation::{Crossing, Figures, Level, Measure, Rate, Reputation, Windows};
+use crate::machine::reputation::{Figures, Level, Measure, Rate, Reputation, ThresholdCrossing, Windows};
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::tables::Tables;
@@ -33,10 +33,10 @@ pub struct JudgeReputation {
 
 impl Op for JudgeReputation {
     /// The thresholds that were crossed.
-    type Reply = Vec<(Stream, Crossing)>;
-    type Refusal = Never;
+    type Reply = Vec<(Stream, ThresholdCrossing)>;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, OpError<Infallible>> {
         tables.disarm(self.timer);
         let account = self.timer.account;
         let before: Reputation = tables.row(account.as_bytes())?.unwrap_or_default();
@@ -65,8 +65,8 @@ impl Op for JudgeReputation {
 
 impl JudgeReputation {
     /// Raises or ends the alert of a rate that crossed a threshold.
-    fn raise(&self, tables: &mut Tables<'_>, stream: Stream, crossing: &Crossing) -> Result<(), StoreError> {
-        let (account, Crossing { measure, to, .. }) = (self.timer.account, *crossing);
+    fn raise(&self, tables: &mut Tables<'_>, stream: Stream, crossing: &ThresholdCrossing) -> Result<(), StoreError> {
+        let (account, ThresholdCrossing { measure, to, .. }) = (self.timer.account, *crossing);
         match sighting(stream, measure, to, self.windows(stream)) {
             Some(sighting) => alert::found(tables, account, &sighting).map(drop),
             None => alert::gone(tables, account, condition_of(measure), stream.as_str()).map(drop),
@@ -130,7 +130,7 @@ mod tests {
             let timer = outcomes::judged_at(account, due);
             test.done(JudgeReputation { timer, transactional: Windows::default(), marketing: windows })
         };
-        let crossing = |from, to| vec![(Stream::Marketing, Crossing { measure: Measure::Bounces, from, to })];
+        let crossing = |from, to| vec![(Stream::Marketing, ThresholdCrossing { measure: Measure::Bounces, from, to })];
         assert_eq!(judge(50, test.now()), crossing(Level::Ok, Level::Alarm));
         let next = test.timers(TimerKind::Reputation);
         assert_eq!(next.iter().map(|timer| timer.due).collect::<Vec<_>>(), [test.now() + RECOVERY]);

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, alert, view};
+use super::{Infallible, Op, alert, view};
 use crate::base::id::{AccountId, UserId};
 use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
@@ -104,7 +104,7 @@ pub struct EndSessions {
     /// The user; only their own sessions end.
     pub user: UserId,
     /// Selection of the sessions.
-    pub which: Which,
+    pub which: SessionSelection,
 }
 
 /// Returns the browsers of a user, with `device` if there is one.
@@ -117,7 +117,7 @@ fn remember(devices: Devices, device: Option<DeviceKey>, now: Timestamp) -> Devi
 
 /// Selection of a user's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Which {
+pub enum SessionSelection {
     /// One session.
     One(SessionKey),
     /// All sessions except one. All remembered browsers are removed.
@@ -126,18 +126,18 @@ pub enum Which {
 
 impl Op for EndSessions {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         match &self.which {
-            Which::AllBut(keep) => {
+            SessionSelection::AllBut(keep) => {
                 end_sessions(tables, self.account, self.user, Some(keep))?;
                 let user_key = schema::user(self.account, self.user);
                 if let Some(user) = tables.row::<User>(&user_key)? {
                     tables.put(&user_key, &User { devices: Devices::default(), ..user });
                 }
             }
-            Which::One(key) => {
+            SessionSelection::One(key) => {
                 let session = tables.row::<Session>(key)?;
                 if session.is_some_and(|session| (session.account, session.user) == (self.account, self.user)) {
                     end(tables, key)?;
@@ -180,9 +180,9 @@ pub struct TouchSession {
 
 impl Op for TouchSession {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         if let Some(session) = tables.row::<Session>(&self.key)? {
             tables.put(&self.key, &Session { seen_at: tables.now(), ..session });
         }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::time::Timestamp;
 use crate::store::error::OpError;
 use crate::store::read::Read;
@@ -25,9 +25,9 @@ pub struct SettleTlsReport {
 
 impl Op for SettleTlsReport {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let Some(due) = self.again else { return Ok(()) };
         // Without its counts there is nothing to report.

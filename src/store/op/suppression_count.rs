@@ -85,9 +85,9 @@ pub(crate) struct SetSuppressionCount {
 #[cfg(test)]
 impl super::Op for SetSuppressionCount {
     type Reply = ();
-    type Refusal = super::Never;
+    type Refusal = super::Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<super::Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<super::Infallible>> {
         tables.put(self.account.as_bytes(), &SuppressionCountRow { suppressions: self.suppressions });
         Ok(())
     }
@@ -99,7 +99,7 @@ mod tests {
     use crate::domain::account::QuotaLimits;
     use crate::store::op::settle_transfer::TransferEnd;
     use crate::store::op::suppression::{ImportSuppressions, Name, Suppress, Unsuppress};
-    use crate::store::op::suppression_import::{BeginImport, FinishImport, ImportBatch, TakeBackImport};
+    use crate::store::op::suppression_import::{BeginImport, FinishImport, ImportBatch, UndoImport};
     use crate::store::op::unsubscribe::Unsubscribe;
     use crate::store::row::suppression::SuppressionReason;
     use crate::store::testing::TestStore;
@@ -133,7 +133,7 @@ mod tests {
         test.done(ImportBatch { account, import: timer.id, suppressions: listed(3..9) });
         test.done(suppress(account, 8));
         assert_eq!(used(&test, account), 9, "a replaced row of the import counts once");
-        while !test.done(TakeBackImport { timer }) {}
+        while !test.done(UndoImport { timer }) {}
         assert_eq!(used(&test, account), 6);
         test.done(Unsuppress { account, name: Name::Address(listed(0..1).remove(0).address) });
         assert_eq!((used(&test, account), test.count(Table::Suppressions, &[])), (5, 5));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, audit, dmarc, outcomes, stored_content};
+use super::{Infallible, Op, audit, dmarc, outcomes, stored_content};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -37,9 +37,9 @@ pub struct SweepIdempotency {
 
 impl Op for SweepIdempotency {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::Idempotency));
         let end = Timer::first_after(tables.expiry());
         let keys = tables.sound_keys(Table::IdempotencyByExpiry, &[], &end, Order::Ascending, SLICE)?;
@@ -68,9 +68,9 @@ pub struct ContentExpires {
 
 impl Op for ContentExpires {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let mut content: DestroyedContent = tables.sound_row(meta::DESTROYED)?.unwrap_or_default();
         let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.and_then(|last| last.try_into().ok());
         content.add(self.until, last.map(Ulid).unwrap_or_default());
@@ -88,9 +88,9 @@ pub struct ContentDestroyed {
 
 impl Op for ContentDestroyed {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(Timer::of_store(self.bucket, TimerKind::Content));
         if !stored_content::give_back(tables, self.bucket, SLICE)? {
             // The timer continues with the rest.
@@ -112,9 +112,9 @@ pub struct SweepEvents {
 
 impl Op for SweepEvents {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::EventLog));
         let end = oldest_kept(tables, tables.expiry())?;
         let mut left = SLICE;
@@ -168,9 +168,9 @@ pub struct DropTimer {
 
 impl Op for DropTimer {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::sweep::oldest_kept;
-use super::{Never, Op, outstanding};
+use super::{Infallible, Op, outstanding};
 use crate::base::id::{AccountId, DeliveryId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::Input;
@@ -41,9 +41,9 @@ struct ScannedDelivery {
 
 impl Op for SweepDeliveries {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let cutoff = oldest_kept(tables, tables.expiry())?;
         let mut last = ScannedDelivery { account: self.timer.account, delivery: DeliveryId(self.timer.id) };

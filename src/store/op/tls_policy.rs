@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
@@ -27,9 +27,9 @@ pub struct KeepStsPolicy {
 
 impl Op for KeepStsPolicy {
     type Reply = StsPolicyRow;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<StsPolicyRow, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<StsPolicyRow, OpError<Infallible>> {
         let key = schema::sts_policy(&self.domain);
         if let Some(before) = tables.row::<StsPolicyRow>(&key)? {
             tables.disarm(timer(key, before.expires_at));
@@ -57,9 +57,9 @@ pub struct ExpireStsPolicy {
 
 impl Op for ExpireStsPolicy {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let key = self.timer.id.0;
         let row = tables.row::<StsPolicyRow>(&key)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
@@ -55,9 +55,9 @@ pub enum SessionCount {
 
 impl Op for CountTlsSession {
     type Reply = SessionCount;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<SessionCount, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<SessionCount, OpError<Infallible>> {
         let day = day_of(tables.now());
         let of = schema::tls_reports_of(day, &self.domain);
         let key = schema::tls_report(of, self.policy_type);
@@ -100,7 +100,7 @@ impl CountTlsSession {
 
 /// Counts another row of the day and returns whether its limit allows it. The first one arms the timer that removes
 /// them all.
-fn add_row(tables: &mut Tables<'_>, day: u32) -> Result<bool, OpError<Never>> {
+fn add_row(tables: &mut Tables<'_>, day: u32) -> Result<bool, OpError<Infallible>> {
     let key = schema::tls_report_day(day);
     let mut counted = tables.row::<TlsReportDayRow>(&key)?.unwrap_or_default();
     if counted.rows == 0 {
@@ -123,9 +123,9 @@ pub struct SweepTlsReports {
 
 impl Op for SweepTlsReports {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::TlsReports));
         // A day is removed once its end is older than the retention time.
         let end = schema::tls_report_day(day_of(tables.expiry() - KEPT));

@@ -221,7 +221,7 @@ mod tests {
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
     use crate::domain::sign_in_log::SignInLog;
-    use crate::store::op::invitation::Vouched;
+    use crate::store::op::invitation::ProvingAddress;
     use crate::store::testing::TestStore;
 
     fn user(email: &str, id: u8) -> User {
@@ -288,8 +288,8 @@ mod tests {
     fn only_the_operator_may_remove_the_last_active_owner() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
-        let ann = test.done(Vouched(CreateUser { account, user: user("ann@example.com", 1) })).id;
-        let bob = test.done(Vouched(CreateUser { account, user: user("bob@example.com", 2) })).id;
+        let ann = test.done(ProvingAddress(CreateUser { account, user: user("ann@example.com", 1) })).id;
+        let bob = test.done(ProvingAddress(CreateUser { account, user: user("bob@example.com", 2) })).id;
         test.done(CreateUser { account, user: user("invited@example.com", 4) });
         let viewer = User { role: Role::Viewer, ..user("val@example.com", 3) };
         test.done(CreateUser { account, user: viewer });

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::session::sessions_of;
-use super::{Never, Op, audit};
+use super::{Infallible, Op, audit};
 use crate::base::id::{AccountId, Ulid, UserId};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, ViewReason};
@@ -75,9 +75,9 @@ pub struct EndView {
 
 impl Op for EndView {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         Ok(end_view(tables, &self.session)?)
     }
 }
@@ -91,9 +91,9 @@ pub struct ExpireView {
 
 impl Op for ExpireView {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let prefix = self.timer.id.0;
         for key in tables.keys(Table::Sessions, &prefix, &after_prefix(&prefix), Order::Ascending, 2)? {
             let Some(key) = key.first_chunk::<32>() else { continue };
@@ -156,7 +156,7 @@ mod tests {
     use crate::domain::session::{Client, SessionToken};
     use crate::domain::sign_in_log::SignInLog;
     use crate::domain::user::Role;
-    use crate::store::op::session::{BeginSession, EndSessions, Which};
+    use crate::store::op::session::{BeginSession, EndSessions, SessionSelection};
     use crate::store::op::user::{CreateUser, DeleteUser, UpdateUser};
     use crate::store::row::audit::AuditRow;
     use crate::store::testing::TestStore;
@@ -238,7 +238,11 @@ mod tests {
             drop(scene.test.done(op));
         };
         let signed_out = |scene: &Scene| {
-            scene.test.done(EndSessions { account: scene.own, user: scene.user, which: Which::One(scene.key) });
+            scene.test.done(EndSessions {
+                account: scene.own,
+                user: scene.user,
+                which: SessionSelection::One(scene.key),
+            });
         };
         let removed = |scene: &Scene| {
             drop(scene.test.done(DeleteUser { account: scene.own, user: scene.user, keeps_owner: false }));

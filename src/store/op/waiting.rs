@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use super::event::{self, EventDetails, Subject};
-use super::{Never, Op, suppression};
+use super::{Infallible, Op, suppression};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::address::Address;
-use crate::machine::transfer::{Effect, Input, Wire};
+use crate::machine::transfer::{AttemptProgress, Effect, Input};
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -107,7 +107,12 @@ pub(super) fn suppress(tables: &mut Tables<'_>, account: AccountId, messages: &[
         let (Some(row), Some(transfer)) = rows else {
             continue;
         };
-        withdraw(tables, &Subject { account, id: *id, row: &row }, transfer, Input::RecipientSuppressed(Wire::Idle))?;
+        withdraw(
+            tables,
+            &Subject { account, id: *id, row: &row },
+            transfer,
+            Input::RecipientSuppressed(AttemptProgress::Idle),
+        )?;
     }
     Ok(())
 }
@@ -123,9 +128,9 @@ pub struct EndWaiting {
 
 impl Op for EndWaiting {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let mut suppressed = Vec::new();
         for id in &self.messages {
             // A damaged row is skipped. The worker that reads it reports the damage.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::store::error::OpError;
 use crate::store::read::Read;
 use crate::store::row::warm_up::WarmUpRow;
@@ -25,9 +25,9 @@ pub struct CountHandedOver {
 
 impl Op for CountHandedOver {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let key = schema::warm_up(&self.relay, &self.site);
         let before = tables.row::<WarmUpRow>(&key)?.filter(|row| row.day >= self.day);
         let row = before.map_or(WarmUpRow { day: self.day, messages: 1 }, |row| WarmUpRow {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::pinned_pages::PinnedPages;
-use super::preparing::Prepared;
-use super::{QUEUE, Surroundings, Workers};
+use super::preparing::OpeningFacts;
+use super::{QUEUE, StoreEnvironment, Workers};
 use crate::store::account_notifier::AccountNotifier;
 use crate::store::batcher::PendingCount;
 use crate::store::content::{Appender, Content};
@@ -29,12 +29,12 @@ use crate::store::{Channels, Store};
 pub(super) struct StoreParts<'a> {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: &'a Path,
-    pub(super) surroundings: Surroundings,
+    pub(super) surroundings: StoreEnvironment,
     pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) limits: Limits,
     pub(super) database: Arc<OpenDatabase>,
     pub(super) reserve: Reserve,
-    pub(super) prepared: Prepared,
+    pub(super) prepared: OpeningFacts,
     pub(super) health: Arc<Health>,
     pub(super) content: Arc<Content>,
     pub(super) journal: Journal,
@@ -46,8 +46,8 @@ pub(super) struct StoreParts<'a> {
 /// Creates the store and its workers, which have no threads yet.
 pub(super) fn assemble(parts: StoreParts<'_>) -> (Store, Workers) {
     let StoreParts { disk, directory, limits, database, health, content, outbox, .. } = parts;
-    let Surroundings { now, entropy } = parts.surroundings;
-    let Prepared { last, keeps_time, last_message, sequence, master, restored, waiting, .. } = parts.prepared;
+    let StoreEnvironment { now, entropy } = parts.surroundings;
+    let OpeningFacts { last, keeps_time, last_message, sequence, master, restored, waiting, .. } = parts.prepared;
     let timer_cache = Arc::new(TimerCache::new(restored));
     let notifier = Arc::new(AccountNotifier::default());
     let read_barrier = Arc::default();

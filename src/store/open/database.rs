@@ -11,7 +11,7 @@ use redb::{Database, DatabaseError, StorageError};
 use super::{OpenError, StartWork};
 use crate::store::content;
 use crate::store::damage::OpenDatabase;
-use crate::store::disk::{Disk, Opening};
+use crate::store::disk::{Disk, OpenMode};
 use crate::store::error::StoreError;
 use crate::store::journal;
 
@@ -36,7 +36,7 @@ pub(in crate::store) fn make_directory(disk: &dyn Disk, directory: &Path) -> io:
 /// Describes the fault if the database file at `path` is missing or empty while other files of a store exist. A new
 /// database in its place would have no accounts, and its first checkpoint would clear the old journal.
 pub(in crate::store) fn loss(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
-    let state = match disk.open(path, Opening::Existing) {
+    let state = match disk.open(path, OpenMode::Existing) {
         Ok(file) if file.length()? > 0 => return Ok(None),
         Ok(_) => "empty",
         Err(error) if error.kind() == io::ErrorKind::NotFound => "missing",
@@ -98,7 +98,7 @@ fn make_database(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
     let half_made = path.with_file_name(HALF_MADE);
     // Discard the file of an earlier try.
-    drop(disk.open(&half_made, Opening::Fresh).map_err(io)?);
+    drop(disk.open(&half_made, OpenMode::Fresh).map_err(io)?);
     drop(disk.open_database(&half_made, &Database::builder()).map_err(StoreError::from)?);
     disk.rename(&half_made, path).map_err(io)
 }

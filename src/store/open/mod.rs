@@ -39,7 +39,7 @@ pub use options::{ReplicaStart, StartOptions, StartWork, SyncRule};
 use pinned_pages::PinnedPages;
 use preparing::prepare;
 pub(super) use preparing::{last_id, sequence};
-use recovering::{Recovered, recover};
+use recovering::{RecoveredDatabase, recover};
 pub use replaying::OnJournalDamage;
 
 /// Name of the database file in the data directory.
@@ -107,7 +107,7 @@ pub enum OpenError {
 }
 
 /// The store's inputs from the world: disk, clock and randomness.
-pub struct Surroundings {
+pub struct StoreEnvironment {
     /// The service's clock.
     pub now: Arc<dyn Fn() -> ServiceTime + Send + Sync>,
     /// Source of randomness.
@@ -129,7 +129,7 @@ impl Store {
     ///
     /// # Errors
     /// [`OpenError`]: the reason why the store does not open.
-    pub fn open(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
+    pub fn open(directory: &Path, surroundings: StoreEnvironment) -> Result<Self, OpenError> {
         Self::open_with(directory, surroundings, StartOptions::default())
     }
 
@@ -138,7 +138,11 @@ impl Store {
     /// # Errors
     /// [`OpenError::JournalWhole`] if the loss of a damaged journal is accepted and the journal is not damaged;
     /// otherwise as [`Store::open`].
-    pub fn open_with(directory: &Path, surroundings: Surroundings, options: StartOptions) -> Result<Self, OpenError> {
+    pub fn open_with(
+        directory: &Path,
+        surroundings: StoreEnvironment,
+        options: StartOptions,
+    ) -> Result<Self, OpenError> {
         Self::open_within(directory, surroundings, LOCK_PATIENCE, options)
     }
 
@@ -172,7 +176,7 @@ impl Store {
     /// Opens the store with another maximum wait for a lock.
     pub(super) fn open_within(
         directory: &Path,
-        surroundings: Surroundings,
+        surroundings: StoreEnvironment,
         max_wait: Duration,
         options: StartOptions,
     ) -> Result<Self, OpenError> {
@@ -187,7 +191,7 @@ impl Store {
     pub(super) fn open_on(
         disk: Arc<dyn Disk>,
         directory: &Path,
-        surroundings: Surroundings,
+        surroundings: StoreEnvironment,
         max_wait: Duration,
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
@@ -202,11 +206,12 @@ impl Store {
     fn open_files(
         disk: Arc<dyn Disk>,
         directory: &Path,
-        surroundings: Surroundings,
+        surroundings: StoreEnvironment,
         max_wait: Duration,
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
-        let Recovered { database, reserve, started_at } = recover(&disk, directory, &surroundings, max_wait, &options)?;
+        let RecoveredDatabase { database, reserve, started_at } =
+            recover(&disk, directory, &surroundings, max_wait, &options)?;
         let StartOptions { monotonic, progress, limits, replica, verified_bytes_max, .. } = options;
         let entropy = Arc::clone(&surroundings.entropy);
         let prepared = prepare(&database, &*disk, directory, &*entropy, &*progress)?;

@@ -11,7 +11,7 @@ use redb::{Database, ReadTransaction, ReadableDatabase as _};
 
 use super::verifying::{Unverified, request, verify_view};
 use super::{FILE, OpenError};
-use crate::store::disk::{Disk, Opening};
+use crate::store::disk::{Disk, OpenMode};
 use crate::store::error::StoreError;
 use crate::store::journal;
 use crate::store::overlay::Overlay;
@@ -37,7 +37,7 @@ impl PinnedPages {
     ) -> Result<Option<Self>, OpenError> {
         let path = directory.join(FILE);
         let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
-        let file = disk.open(&path, Opening::Existing).map_err(io)?;
+        let file = disk.open(&path, OpenMode::Existing).map_err(io)?;
         if bytes_max == 0 || file.length().map_err(io)? <= bytes_max {
             return Ok(None);
         }

@@ -16,20 +16,20 @@ use crate::store::error::StoreError;
 use crate::store::journal::{self, Epoch};
 use crate::store::read::{Read, sound};
 use crate::store::replica::Sequence;
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::RestoreOrigin;
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer_counts::TimerCounts;
 use crate::store::{master_key, totals};
 
 /// Facts that opening reads from the tables.
-pub(super) struct Prepared {
+pub(super) struct OpeningFacts {
     pub(super) last: Ulid,
     pub(super) keeps_time: bool,
     pub(super) last_message: Ulid,
     pub(super) sequence: Sequence,
     pub(super) master: Arc<MasterKey>,
-    pub(super) restored: Option<Restored>,
+    pub(super) restored: Option<RestoreOrigin>,
     pub(super) waiting: TimerCounts,
     pub(super) epoch: Epoch,
 }
@@ -41,7 +41,7 @@ pub(super) fn prepare(
     directory: &Path,
     entropy: &dyn Entropy,
     progress: &dyn Fn(StartWork),
-) -> Result<Prepared, OpenError> {
+) -> Result<OpeningFacts, OpenError> {
     let counting = |rows| progress(StartWork::Counting(rows));
     let transaction = database.begin_write().map_err(StoreError::from)?;
     schema::make_tables(&transaction)?;
@@ -70,7 +70,7 @@ pub(super) fn prepare(
     changes.write_to(&transaction)?;
     let epoch = journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
     let master = Arc::new(master);
-    Ok(Prepared { last, keeps_time, last_message, sequence, master, restored, waiting, epoch })
+    Ok(OpeningFacts { last, keeps_time, last_message, sequence, master, restored, waiting, epoch })
 }
 
 /// Returns the last identifier used, so that the next is greater.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::replaying::replay;
 use super::verifying::verify;
-use super::{FILE, OpenError, StartOptions, StartWork, Surroundings, database};
+use super::{FILE, OpenError, StartOptions, StartWork, StoreEnvironment, database};
 use crate::base::time::Timestamp;
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::Disk;
@@ -16,7 +16,7 @@ use crate::store::schema::{self, FORMAT};
 use crate::store::{clock_doubts, journal, migrate, restore};
 
 /// A database of the current format with its journal replayed.
-pub(super) struct Recovered {
+pub(super) struct RecoveredDatabase {
     pub(super) database: Arc<OpenDatabase>,
     pub(super) reserve: Reserve,
     /// Time of the start, by which expired content is recognised.
@@ -28,10 +28,10 @@ pub(super) struct Recovered {
 pub(super) fn recover(
     disk: &Arc<dyn Disk>,
     directory: &Path,
-    surroundings: &Surroundings,
+    surroundings: &StoreEnvironment,
     max_wait: Duration,
     options: &StartOptions,
-) -> Result<Recovered, OpenError> {
+) -> Result<RecoveredDatabase, OpenError> {
     let StartOptions { progress, limits, .. } = options;
     let uncreated = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
     database::make_directory(&**disk, directory).map_err(uncreated)?;
@@ -60,5 +60,5 @@ pub(super) fn recover(
         drop(database);
         database = open()?;
     }
-    Ok(Recovered { database: Arc::new(database), reserve, started_at })
+    Ok(RecoveredDatabase { database: Arc::new(database), reserve, started_at })
 }

@@ -13,7 +13,7 @@ use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::store::checksum::Values;
 use crate::store::clock_doubts::Deadlines;
-use crate::store::content::Returning;
+use crate::store::content::BodyReplay;
 use crate::store::damage::Damage;
 use crate::store::disk::Disk;
 use crate::store::error::StoreError;
@@ -21,7 +21,7 @@ use crate::store::journal::{self, Replay};
 use crate::store::migrate;
 use crate::store::replica;
 use crate::store::row::Row;
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::RestoreOrigin;
 use crate::store::schema::{Table, meta};
 
 /// Policy for a damaged journal at a start.
@@ -55,7 +55,7 @@ pub(in crate::store) fn replay(
     }
     // Visible now, and durable with the checkpoint. The deadlines of the bodies depend on the rows.
     replayed.map(journal::publish).transpose()?;
-    let mut bodies = Returning::new(Arc::clone(disk), directory, Deadlines::read(database, wall));
+    let mut bodies = BodyReplay::new(Arc::clone(disk), directory, Deadlines::read(database, wall));
     replay.bodies(|key, sealed| bodies.write(key, sealed))?;
     bodies.sync()?;
     let transaction = match damage {
@@ -98,8 +98,8 @@ fn hold_queue(database: &Database, now: Timestamp) -> Result<WriteTransaction, S
         Ok(fact(key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
     };
     let (last_message, last_id) = (id(meta::LAST_MESSAGE_ID)?, id(meta::LAST_ID)?);
-    let earlier = fact(meta::RESTORED)?.map(|row| Restored::decode(&row)).transpose()?;
-    let hold = Restored::on_damaged_journal(earlier, last_message, last_id, now);
+    let earlier = fact(meta::RESTORED)?.map(|row| RestoreOrigin::decode(&row)).transpose()?;
+    let hold = RestoreOrigin::on_damaged_journal(earlier, last_message, last_id, now);
     table.insert(meta::RESTORED, values.stored(Table::Meta.name(), meta::RESTORED, &hold.encode()).as_slice())?;
     drop(table);
     Ok(transaction)

@@ -13,7 +13,7 @@ use redb::Builder;
 use super::database::is_damage;
 use super::{FILE, OpenError, StartWork};
 use crate::store::damage::guarded;
-use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::disk::{Disk, DiskFile, OpenMode};
 use crate::store::overlay::Overlay;
 
 /// File that requests the verification of a database of any size.
@@ -39,7 +39,7 @@ pub(in crate::store) fn verify(
         return Ok(());
     }
     let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
-    let file = disk.open(&path, Opening::Existing).map_err(io)?;
+    let file = disk.open(&path, OpenMode::Existing).map_err(io)?;
     let length = file.length().map_err(io)?;
     if length == 0 || (length > bytes_max && !is_requested(disk, directory)) {
         return Ok(());
@@ -81,7 +81,7 @@ pub(super) fn is_requested(disk: &dyn Disk, directory: &Path) -> bool {
 
 /// Makes the next start verify the database first.
 pub(super) fn request(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
-    disk.open(&directory.join(REQUEST), Opening::Kept)?.sync_data()?;
+    disk.open(&directory.join(REQUEST), OpenMode::Kept)?.sync_data()?;
     disk.sync_directory(directory)
 }
 

@@ -20,7 +20,7 @@ use crate::machine::retention::Bucket;
 use crate::store::Store;
 use crate::store::clock_doubts::Deadlines;
 use crate::store::content::{Content, DIRECTORY as CONTENT};
-use crate::store::disk::{Disk, Opening};
+use crate::store::disk::{Disk, OpenMode};
 use crate::store::error::StoreError;
 use crate::store::limits::Limits;
 use crate::store::master_key;
@@ -43,7 +43,7 @@ pub fn set_aside(disk: &ReplicaDisk, data: &Path, epoch: u64) -> io::Result<Path
     // Without the master key the store could not be read there.
     let key = data.join(master_key::FILE);
     if disk.exists(&key) {
-        let copy = disk.open(&unfinished.join(master_key::FILE), Opening::Fresh)?;
+        let copy = disk.open(&unfinished.join(master_key::FILE), OpenMode::Fresh)?;
         copy.write_all_at(&disk.read(&key)?, 0)?;
         copy.sync_data()?;
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::record;
 use crate::base::signature::hmac_sha256;
-use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::disk::{Disk, DiskFile, OpenMode};
 
 /// Name of the backlog's directory in the data directory.
 pub(in crate::store) const DIRECTORY: &str = "replica";
@@ -27,7 +27,7 @@ const FILE_BYTES: u64 = 8 << 20;
 
 /// Place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct StoredRecord {
     file: u64,
     offset: u64,
     length: u32,
@@ -36,7 +36,7 @@ pub(super) struct Stored {
 /// A record found at a start.
 pub(super) struct BacklogRecord {
     pub(super) sequence: u64,
-    pub(super) stored: Stored,
+    pub(super) stored: StoredRecord,
 }
 
 /// The backlog files of one data directory.
@@ -82,7 +82,7 @@ impl Backlog {
     /// Marks durably that the log has a gap.
     pub(super) fn mark_base_owed(&self) -> io::Result<()> {
         // A file of an earlier try may not be durable.
-        self.disk.open(&self.directory.join(BASE_OWED), Opening::Kept)?.sync_data()?;
+        self.disk.open(&self.directory.join(BASE_OWED), OpenMode::Kept)?.sync_data()?;
         self.disk.sync_directory(&self.directory)
     }
 
@@ -115,14 +115,16 @@ impl Backlog {
                     found.pop();
                 }
                 let (offset, length) = ((end + HEAD) as u64, u32::try_from(payload.len()).unwrap_or(u32::MAX));
-                found
-                    .push(BacklogRecord { sequence: sequence.number, stored: Stored { file: number, offset, length } });
+                found.push(BacklogRecord {
+                    sequence: sequence.number,
+                    stored: StoredRecord { file: number, offset, length },
+                });
                 highest = highest.max(sequence.number);
                 end = after;
             }
         }
         if end < bytes.len() {
-            let file = self.disk.open(&self.path(number), Opening::Kept)?;
+            let file = self.disk.open(&self.path(number), OpenMode::Kept)?;
             file.set_length(end as u64)?;
             file.sync_data()?;
         }
@@ -134,7 +136,10 @@ impl Backlog {
     ///
     /// # Errors
     /// File system errors; the records then count as not stored.
-    pub(super) fn append<'a>(&mut self, records: impl Iterator<Item = (u64, &'a [u8])>) -> io::Result<Vec<Stored>> {
+    pub(super) fn append<'a>(
+        &mut self,
+        records: impl Iterator<Item = (u64, &'a [u8])>,
+    ) -> io::Result<Vec<StoredRecord>> {
         let mut bytes = Vec::new();
         let mut placed = Vec::new();
         let mut highest = 0;
@@ -156,7 +161,10 @@ impl Backlog {
         let (number, begin) = (at.number, at.length);
         at.length += bytes.len() as u64;
         at.last = at.last.max(highest);
-        Ok(placed.into_iter().map(|(offset, length)| Stored { file: number, offset: begin + offset, length }).collect())
+        Ok(placed
+            .into_iter()
+            .map(|(offset, length)| StoredRecord { file: number, offset: begin + offset, length })
+            .collect())
     }
 
     fn writable(&mut self) -> io::Result<Arc<dyn DiskFile>> {
@@ -166,7 +174,7 @@ impl Backlog {
             return Ok(Arc::clone(open));
         }
         let number = self.next;
-        let file = self.disk.open(&self.path(number), Opening::Fresh)?;
+        let file = self.disk.open(&self.path(number), OpenMode::Fresh)?;
         self.next += 1;
         file.write_all_at(MAGIC, 0)?;
         file.sync_data()?;
@@ -180,8 +188,8 @@ impl Backlog {
     ///
     /// # Errors
     /// File system errors; a damaged record.
-    pub(super) fn read(&self, stored: Stored) -> io::Result<Vec<u8>> {
-        let file = self.disk.open(&self.path(stored.file), Opening::Existing)?;
+    pub(super) fn read(&self, stored: StoredRecord) -> io::Result<Vec<u8>> {
+        let file = self.disk.open(&self.path(stored.file), OpenMode::Existing)?;
         let mut bytes = vec![0; HEAD + stored.length as usize];
         file.read_exact_at(&mut bytes, stored.offset - HEAD as u64)?;
         let payload = bytes.split_off(HEAD);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::backlog::DIRECTORY;
 use super::head::Holder;
 use crate::base::entropy::{self, Entropy};
-use crate::store::disk::{Disk, FileSystem, Opening};
+use crate::store::disk::{Disk, FileSystem, OpenMode};
 use crate::store::limits::Limits;
 use crate::store::open::FILE;
 
@@ -135,7 +135,7 @@ impl OwnClaim {
 fn replace(disk: &dyn Disk, directory: &Path, name: &str, text: &str) -> io::Result<()> {
     let path = directory.join(name);
     let half_made = path.with_extension("new");
-    let file = disk.open(&half_made, Opening::Fresh)?;
+    let file = disk.open(&half_made, OpenMode::Fresh)?;
     file.write_all_at(text.as_bytes(), 0)?;
     file.sync_data()?;
     disk.rename(&half_made, &path)?;
@@ -163,7 +163,7 @@ pub fn continues_without_bucket(disk: &ReplicaDisk, data: &Path) -> bool {
 pub fn continue_without_bucket(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
     let directory = data.join(DIRECTORY);
     disk.0.create_directory(&directory)?;
-    disk.0.open(&data.join(WITHOUT_BUCKET), Opening::Fresh)?.sync_data()?;
+    disk.0.open(&data.join(WITHOUT_BUCKET), OpenMode::Fresh)?.sync_data()?;
     disk.0.sync_directory(&directory)?;
     disk.0.sync_directory(data)
 }

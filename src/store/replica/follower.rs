@@ -21,7 +21,7 @@ use crate::base::time::Timestamp;
 use crate::store::bodies::destroyed;
 use crate::store::checksum::Values;
 use crate::store::clock_doubts::Deadlines;
-use crate::store::content::{Content, Returning};
+use crate::store::content::{BodyReplay, Content};
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::Disk;
 use crate::store::error::StoreError;
@@ -36,7 +36,7 @@ use crate::store::open::{
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::restore_hold::TimersOnHold;
 use crate::store::row::Row as _;
-use crate::store::row::restored::{HoldCause, Restored};
+use crate::store::row::restored::{HoldCause, RestoreOrigin};
 use crate::store::schema::{self, FORMAT, Table, meta};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::{Timer, TimerKind};
@@ -76,7 +76,7 @@ pub struct Follower {
     values: Values,
     pub(super) content: Content,
     master: Arc<MasterKey>,
-    bodies: Option<Returning>,
+    bodies: Option<BodyReplay>,
     sequence: Sequence,
     position: Option<Position>,
     /// The transaction of the current slot.
@@ -185,7 +185,7 @@ impl Follower {
     pub fn body(&mut self, key: &[u8], sealed: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let (disk, directory) = (&self.disk, &self.directory);
         let database = &self.database;
-        let new = || Returning::new(Arc::clone(disk), directory, Deadlines::read(database, now));
+        let new = || BodyReplay::new(Arc::clone(disk), directory, Deadlines::read(database, now));
         let bodies = self.bodies.get_or_insert_with(new);
         bodies.write(key, sealed)
     }
@@ -283,8 +283,8 @@ impl Follower {
     /// Database errors.
     pub fn hold_queue(&mut self, now: Timestamp) -> Result<TimersOnHold, StoreError> {
         let found = self.snapshot()?;
-        let earlier: Option<Restored> = found.row(meta::RESTORED)?;
-        let hold = Restored {
+        let earlier: Option<RestoreOrigin> = found.row(meta::RESTORED)?;
+        let hold = RestoreOrigin {
             backup_at: self.sequence.committed_at.max(Timestamp::from_millis(1)).min(now),
             has_content: earlier.is_none_or(|earlier| earlier.has_content),
             last_message: last_id(&found, meta::LAST_MESSAGE_ID)?,
@@ -310,9 +310,9 @@ impl Follower {
     /// # Errors
     /// Database errors.
     pub fn release_queue(&mut self) -> Result<(), StoreError> {
-        let held: Option<Restored> = self.snapshot()?.row(meta::RESTORED)?;
+        let held: Option<RestoreOrigin> = self.snapshot()?.row(meta::RESTORED)?;
         let Some(held) = held.filter(|row| row.is_on_hold) else { return Ok(()) };
-        self.put_fact(meta::RESTORED, &Restored { is_on_hold: false, ..held }.encode())
+        self.put_fact(meta::RESTORED, &RestoreOrigin { is_on_hold: false, ..held }.encode())
     }
 
     /// Records that content with a deadline up to `time` was destroyed before this store was restored.

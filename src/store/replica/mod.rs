@@ -53,7 +53,7 @@ pub use follower::{FollowError, Follower};
 pub use head::{Head, Holder, Kind};
 pub use name::ObjectName;
 pub use object::{ObjectFault, Sealer};
-pub(in crate::store) use outbox::Landing;
+pub(in crate::store) use outbox::BatchState;
 pub use outbox::{BatchRecord, Outbox, Unconfirmed};
 pub use position::{Position, Sequence};
 pub(in crate::store) use start::open_outbox;

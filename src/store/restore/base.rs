@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Building, Lineage, Restoration, RestoreError, SegmentId, Target};
+use super::{DirectoryBuilder, Lineage, Restoration, RestoreError, SegmentId, Target};
 use crate::store::archive::{Head, Part, Reader, Totals};
 use crate::store::master_key::Raw;
 use crate::store::replica::ReplicaDisk;
@@ -40,7 +40,7 @@ pub fn restore_base<I: Iterator<Item = Piece>>(
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
     let target = Target { disk: Arc::clone(&disk.0), directory };
-    let mut building = Building::begin(target, Some(key.clone()), (head.store_format, head.store_format))?;
+    let mut building = DirectoryBuilder::begin(target, Some(key.clone()), (head.store_format, head.store_format))?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;
         progress(&head, reader.totals());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{CONTENT, RestoreError};
 use crate::store::content::segment;
-use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::disk::{Disk, DiskFile, OpenMode};
 
 /// Syncs the names in `directory` and in its directories.
 pub(super) fn sync_below(disk: &dyn Disk, directory: &Path) -> Result<(), RestoreError> {
@@ -33,7 +33,7 @@ pub(super) fn make_directory(disk: &dyn Disk, path: &Path) -> Result<(), Restore
 /// Creates a file that does not exist yet.
 pub(super) fn create_new(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, RestoreError> {
     refuse_existing(disk, path)?;
-    disk.open(path, Opening::Fresh).map_err(|error| unwritten(path, error))
+    disk.open(path, OpenMode::Fresh).map_err(|error| unwritten(path, error))
 }
 
 /// Creates a file with this content, and syncs it.

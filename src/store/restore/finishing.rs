@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::files::{close, sync_below, unwritten};
-use super::{Building, CONTENT, Lineage, RestoreError};
+use super::{CONTENT, DirectoryBuilder, Lineage, RestoreError};
 use crate::base::id::Ulid;
 use crate::store::archive::Head;
 use crate::store::content::segment;
@@ -15,10 +15,10 @@ use crate::store::open::FILE;
 use crate::store::replica::FORK;
 use crate::store::restore_hold::TimersOnHold;
 use crate::store::row::Row as _;
-use crate::store::row::restored::{HoldCause, Restored};
+use crate::store::row::restored::{HoldCause, RestoreOrigin};
 use crate::store::schema::{Table, meta};
 
-impl Building {
+impl DirectoryBuilder {
     /// Marks a copy, syncs everything, and moves it to its place.
     pub(super) fn finish(mut self, head: &Head, lineage: Lineage) -> Result<TimersOnHold, RestoreError> {
         close(self.segment.take().as_ref().map(|(_, file, _)| &**file))?;
@@ -31,7 +31,7 @@ impl Building {
     fn mark_fork(&mut self, head: &Head, holds_queue: bool) -> Result<(), RestoreError> {
         self.write_beside(FORK, b"")?;
         let last = |key| self.facts.get(key).and_then(|bytes| bytes.as_slice().try_into().ok()).map(Ulid);
-        let restored = Restored {
+        let restored = RestoreOrigin {
             backup_at: head.taken_at,
             has_content: head.has_content,
             last_message: last(meta::LAST_MESSAGE_ID).unwrap_or_default(),

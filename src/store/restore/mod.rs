@@ -188,7 +188,7 @@ fn build(
     if head.store_format > FORMAT {
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
-    let mut building = Building::begin(target, given, (head.store_format, FORMAT))?;
+    let mut building = DirectoryBuilder::begin(target, given, (head.store_format, FORMAT))?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;
         progress(&head, reader.totals());
@@ -201,7 +201,7 @@ fn build(
 type SegmentId = (Timestamp, u32);
 
 /// A data directory that is being built. If it is not finished, dropping removes it.
-struct Building {
+struct DirectoryBuilder {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     aside: PathBuf,
@@ -222,7 +222,7 @@ struct Building {
     is_finished: bool,
 }
 
-impl Drop for Building {
+impl Drop for DirectoryBuilder {
     fn drop(&mut self) {
         if self.is_finished {
             return;
@@ -234,7 +234,7 @@ impl Drop for Building {
     }
 }
 
-impl Building {
+impl DirectoryBuilder {
     /// Begins a store of the format `formats.1` from rows of the format `formats.0`.
     fn begin(
         Target { disk, directory }: Target<'_>,

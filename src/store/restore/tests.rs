@@ -168,7 +168,7 @@ fn a_partly_restored_directory_does_not_open() {
     let mut test = TestStore::new();
     let directory = tempfile::tempdir().unwrap();
     let target = Target { disk: Arc::new(FileSystem), directory: directory.path() };
-    let building = Building::begin(target, None, (FORMAT, FORMAT)).unwrap();
+    let building = DirectoryBuilder::begin(target, None, (FORMAT, FORMAT)).unwrap();
     let opened = Store::open(directory.path(), test.surroundings());
     assert!(matches!(opened, Err(OpenError::HalfRestored)));
     assert!(!is_empty(directory.path()).unwrap());

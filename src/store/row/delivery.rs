@@ -18,14 +18,14 @@ pub struct DeliveryRow {
     /// Event of the delivery.
     pub event: EventId,
     /// Payload of the delivery.
-    pub owed: Owed,
+    pub owed: DeliveryPayload,
     /// Progress of the delivery.
     pub state: delivery::State,
 }
 
 /// Payload of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Owed {
+pub enum DeliveryPayload {
     /// An event of a message.
     Event {
         /// Message whose timeline has the event's bytes.
@@ -40,7 +40,7 @@ pub enum Owed {
     },
 }
 
-impl Owed {
+impl DeliveryPayload {
     /// Returns the event's type on every interface.
     pub const fn event_type(&self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Row;
 use crate::base::id::DomainId;
-use crate::base::secret::Sealed;
+use crate::base::secret::SealedSecret;
 use crate::base::time::Timestamp;
 use crate::domain::dmarc_record::DmarcRecord;
 use crate::domain::dmarc_walk::{self, Answer, Discovery};
@@ -153,7 +153,7 @@ pub struct DkimKeyRow {
     /// The TXT record to publish.
     pub record: String,
     /// The private key (PKCS#8), sealed.
-    pub private_key: Sealed,
+    pub private_key: SealedSecret,
 }
 
 impl DkimKeyRow {
@@ -250,7 +250,7 @@ mod tests {
             created_at: Timestamp::ZERO,
             retired_at: None,
             record: String::new(),
-            private_key: Sealed(Vec::new()),
+            private_key: SealedSecret(Vec::new()),
         };
         assert_eq!(["pr-abc123-r12", "pr-abc123-e1", "s", ""].map(|selector| key(selector).number()), [12, 1, 0, 0]);
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Row;
 use crate::base::id::DeliveryId;
-use crate::base::secret::Sealed;
+use crate::base::secret::SealedSecret;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::machine::endpoint;
@@ -20,7 +20,7 @@ pub struct EndpointRow {
     /// The account's description.
     pub description: Option<String>,
     /// The signing secret.
-    pub secret: Sealed,
+    pub secret: SealedSecret,
     /// Whether the endpoint may be attempted, and its recent results.
     pub state: endpoint::State,
     /// The failures counted by its state, newest last. Once the service has disabled the endpoint, they are the reason.

@@ -25,7 +25,7 @@ pub enum HoldCause {
 /// The backup from which a store was restored, or the start that accepted a damaged journal. One of the facts about the
 /// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Restored {
+pub struct RestoreOrigin {
     /// Time at which the backup was taken or the damaged journal was accepted.
     pub backup_at: Timestamp,
     /// Whether the backup included message bodies.
@@ -40,7 +40,7 @@ pub struct Restored {
     pub cause: HoldCause,
 }
 
-impl Row for Restored {
+impl Row for RestoreOrigin {
     const TABLE: Table = Table::Meta;
     const VERSION: u8 = 2;
 
@@ -59,14 +59,14 @@ struct RestoredV1 {
     is_on_hold: bool,
 }
 
-impl From<RestoredV1> for Restored {
+impl From<RestoredV1> for RestoreOrigin {
     fn from(row: RestoredV1) -> Self {
         let RestoredV1 { backup_at, has_content, last_message, last_id, is_on_hold } = row;
         Self { backup_at, has_content, last_message, last_id, is_on_hold, cause: HoldCause::Restored }
     }
 }
 
-impl Restored {
+impl RestoreOrigin {
     /// Whether `timer` is on hold: it would send something that was queued when the backup was taken.
     pub fn holds(&self, timer: &Timer) -> bool {
         self.is_on_hold
@@ -127,7 +127,7 @@ mod tests {
     fn a_tls_report_is_on_hold_if_its_day_had_begun_at_the_backup() {
         let backup_at = Timestamp::from_millis(1_700_049_600_000);
         let (last_message, last_id) = (Ulid::default(), Ulid::default());
-        let restored = Restored {
+        let restored = RestoreOrigin {
             backup_at,
             has_content: true,
             last_message,
@@ -136,13 +136,13 @@ mod tests {
             cause: HoldCause::Restored,
         };
         let domain: DomainName = "a.example".parse().unwrap();
-        let holds = |restored: &Restored, day| {
+        let holds = |restored: &RestoreOrigin, day| {
             let id = Ulid(schema::tls_reports_of(day, &domain));
             restored.holds(&Timer::new(backup_at, TimerKind::TlsReport, AccountId::default(), id))
         };
         let today = day_of(backup_at);
         assert!(holds(&restored, today - 1) && holds(&restored, today) && !holds(&restored, today + 1));
-        assert!(!holds(&Restored { is_on_hold: false, ..restored }, today));
+        assert!(!holds(&RestoreOrigin { is_on_hold: false, ..restored }, today));
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         let (last_message, last_id) = (Ulid([7; 16]), Ulid([9; 16]));
         let earlier = RestoredV1 { backup_at, has_content: false, last_message, last_id, is_on_hold: true };
         let bytes = [vec![1], postcard::to_stdvec(&earlier).unwrap()].concat();
-        let expected = Restored {
+        let expected = RestoreOrigin {
             backup_at,
             has_content: false,
             last_message,
@@ -159,16 +159,16 @@ mod tests {
             is_on_hold: true,
             cause: HoldCause::Restored,
         };
-        assert_eq!(Restored::decode(&bytes).unwrap(), expected);
-        assert_eq!(Restored::decode(&expected.encode()).unwrap(), expected);
-        assert!(Restored::decode(&[3, 0]).is_err());
+        assert_eq!(RestoreOrigin::decode(&bytes).unwrap(), expected);
+        assert_eq!(RestoreOrigin::decode(&expected.encode()).unwrap(), expected);
+        assert!(RestoreOrigin::decode(&[3, 0]).is_err());
     }
 
     #[test]
     fn a_hold_for_a_damaged_journal_keeps_the_content_gap_of_an_earlier_backup() {
         let backup_at = Timestamp::from_millis(1_700_049_600_000);
         let (early, late) = (Ulid([1; 16]), Ulid([2; 16]));
-        let without = Restored {
+        let without = RestoreOrigin {
             backup_at,
             has_content: false,
             last_message: early,
@@ -176,10 +176,10 @@ mod tests {
             is_on_hold: false,
             cause: HoldCause::Restored,
         };
-        for earlier in [without, Restored::on_damaged_journal(Some(without), early, early, backup_at)] {
-            let hold = Restored::on_damaged_journal(Some(earlier), late, late, backup_at);
+        for earlier in [without, RestoreOrigin::on_damaged_journal(Some(without), early, early, backup_at)] {
+            let hold = RestoreOrigin::on_damaged_journal(Some(earlier), late, late, backup_at);
             assert!(hold.lacks_content_of(early) && !hold.lacks_content_of(late));
         }
-        assert!(!Restored::on_damaged_journal(None, late, late, backup_at).lacks_content_of(early));
+        assert!(!RestoreOrigin::on_damaged_journal(None, late, late, backup_at).lacks_content_of(early));
     }
 }

@@ -15,7 +15,7 @@ use crate::store::batcher::PendingGuard;
 use crate::store::disk::simulated::SimulatedDisk;
 use crate::store::disk::simulated::rng::Rng;
 use crate::store::limits::Limits;
-use crate::store::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
+use crate::store::open::{OnJournalDamage, OpenError, StartOptions, StoreEnvironment};
 use crate::store::single_threaded::{Turns, draw_limits};
 
 pub(super) use crate::store::single_threaded::DIRECTORY;
@@ -95,7 +95,7 @@ impl Process {
     ) -> Result<Self, OpenError> {
         let (now, monotonic) = (clock.clone(), clock.clone());
         let surroundings =
-            Surroundings { now: Arc::new(move || now.now().into()), entropy: Arc::new(SeededEntropy::new(seed)) };
+            StoreEnvironment { now: Arc::new(move || now.now().into()), entropy: Arc::new(SeededEntropy::new(seed)) };
         let monotonic = Arc::new(move || monotonic.monotonic());
         let options = StartOptions { on_journal_damage, monotonic, limits, ..StartOptions::default() };
         let (store, workers) =

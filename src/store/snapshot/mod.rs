@@ -13,7 +13,7 @@ use super::checksum::Values;
 use super::damage::{Damage, guarded};
 use super::error::StoreError;
 use super::health::Health;
-use super::read::{Each, OnDamage, Order, Read};
+use super::read::{OnDamage, Order, Read, RowCallback};
 use super::schema::Table;
 
 type SnapshotTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -155,7 +155,7 @@ impl Read for Snapshot {
         range: (&[u8], &[u8]),
         order: Order,
         on_damage: OnDamage,
-        each: &mut Each<'_>,
+        each: &mut RowCallback<'_>,
     ) -> Result<(), StoreError> {
         if on_damage == OnDamage::Fail && range.0 < range.1 {
             let opened = self.table(table)?;

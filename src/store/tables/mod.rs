@@ -8,7 +8,7 @@ use super::content::InlinedBody;
 use super::error::StoreError;
 use super::key_changes;
 use super::meters::CountedEvent;
-use super::read::{Each, OnDamage, Order, Read, sound};
+use super::read::{OnDamage, Order, Read, RowCallback, sound};
 use super::row::Row;
 use super::schema::Table;
 use super::snapshot::Snapshot;
@@ -75,7 +75,7 @@ impl Read for Batch {
         range: (&[u8], &[u8]),
         order: Order,
         on_damage: OnDamage,
-        each: &mut Each<'_>,
+        each: &mut RowCallback<'_>,
     ) -> Result<(), StoreError> {
         self.changes.scan_over(&self.committed, table, range, order, on_damage, each)
     }
@@ -104,7 +104,7 @@ pub struct Tables<'batch> {
 }
 
 /// Effects of a successful operation on the writer, beside its rows.
-pub(super) struct Applied {
+pub(super) struct OpEffects {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
@@ -205,11 +205,11 @@ impl<'batch> Tables<'batch> {
     }
 
     /// Adds the changes and their inlined bodies to the batch.
-    pub(super) fn join(self, bodies: Vec<InlinedBody>) -> Result<Applied, StoreError> {
+    pub(super) fn join(self, bodies: Vec<InlinedBody>) -> Result<OpEffects, StoreError> {
         self.batch.join(self.changes)?;
         self.batch.bodies.extend(bodies);
         let Self { last_id, armed, disarmed, notified, counted_events, clears_journal, .. } = self;
-        Ok(Applied { last_id, armed, disarmed, notified, counted_events, clears_journal })
+        Ok(OpEffects { last_id, armed, disarmed, notified, counted_events, clears_journal })
     }
 }
 
@@ -227,7 +227,7 @@ impl Read for Tables<'_> {
         range: (&[u8], &[u8]),
         order: Order,
         on_damage: OnDamage,
-        each: &mut Each<'_>,
+        each: &mut RowCallback<'_>,
     ) -> Result<(), StoreError> {
         self.changes.scan_over(self.batch, table, range, order, on_damage, each)
     }

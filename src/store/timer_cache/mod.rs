@@ -25,7 +25,7 @@ use super::row::delivery::DeliveryRow;
 use super::row::domain::DomainRow;
 use super::row::message::TransferRow;
 use super::row::notice::NoticeRow;
-use super::row::restored::Restored;
+use super::row::restored::RestoreOrigin;
 use super::schema::{self, Table};
 use super::snapshot::Snapshot;
 use super::timer::{Timer, TimerKind};
@@ -96,7 +96,7 @@ impl Default for TimerCache {
 
 impl TimerCache {
     /// Creates an empty cache, which the first check refills. The timers that `restored` holds stay on hold.
-    pub fn new(restored: Option<Restored>) -> Self {
+    pub fn new(restored: Option<RestoreOrigin>) -> Self {
         let state = State {
             upcoming: UpcomingTimers::new(restored),
             in_flight: TimersInFlight::default(),

@@ -156,7 +156,7 @@ fn a_long_queue_on_hold_takes_no_memory_and_is_complete_after_release() {
     let mut test = TestStore::new();
     let count = REFILL as u64 * 2 + 10;
     arm(&test, 0..count);
-    let restored = Restored {
+    let restored = RestoreOrigin {
         backup_at: START,
         has_content: true,
         last_message: timer(count).id,

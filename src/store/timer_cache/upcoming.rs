@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::base::time::Timestamp;
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::RestoreOrigin;
 use crate::store::timer::{Timer, TimerKind};
 
 /// Distance of the horizon from now.
@@ -23,7 +23,7 @@ pub(super) struct UpcomingTimers {
     /// Whether a refill is reading timers before the horizon.
     is_refilling: bool,
     /// The restore whose timers are on hold.
-    restored: Option<Restored>,
+    restored: Option<RestoreOrigin>,
     /// Whether deadlines are frozen, with the timers that serve them.
     is_frozen: bool,
 }
@@ -35,7 +35,7 @@ fn first_at(moment: Timestamp) -> Timer {
 
 impl UpcomingTimers {
     /// Creates an empty cache. The timers that `restored` holds stay on hold.
-    pub(super) fn new(restored: Option<Restored>) -> Self {
+    pub(super) fn new(restored: Option<RestoreOrigin>) -> Self {
         Self {
             waiting: BTreeSet::new(),
             horizon: first_at(Timestamp::ZERO),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{BatchDurability, Next, RecordedBatch, Writer};
 use crate::store::error::StoreError;
 use crate::store::job::{Job, Urgency};
-use crate::store::replica::{Landing, Outbox};
+use crate::store::replica::{BatchState, Outbox};
 
 /// Time between two checks for new callers while a batch waits for the bucket.
 const REFUSE_EVERY: Duration = Duration::from_millis(50);
@@ -34,9 +34,9 @@ impl Writer {
     pub(in crate::store) fn is_settled(&self, batch: &mut RecordedBatch, limit: Duration) -> bool {
         let Some(outbox) = self.outbox_of(batch) else { return true };
         match outbox.landing(batch.sequence.number, limit) {
-            Landing::Pending => return false,
-            Landing::Ended => batch.answer_in_doubt(),
-            Landing::Landed => {}
+            BatchState::Pending => return false,
+            BatchState::Ended => batch.answer_in_doubt(),
+            BatchState::Landed => {}
         }
         true
     }

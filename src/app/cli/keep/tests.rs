@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::app::cli::{Services, run};
 use crate::app::environment::Environment;
-use crate::app::fake_daemon::Canned;
+use crate::app::fake_daemon::FakeDaemon;
 
 /// Returns a command's exit code and both outputs.
 fn typed(line: &str, data_dir: &Path) -> (Exit, String, String) {
@@ -39,7 +39,7 @@ fn an_incomplete_backup_leaves_no_file() {
         (503, "{\"message\":\"Restarting.\",\"code\":\"shutting_down\"}", Exit::Unreachable),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let daemon = Canned::answering(&[(status, body)]);
+        let daemon = FakeDaemon::answering(&[(status, body)]);
         let line = format!("backup {} --with-content", folder.path().join("b").display());
         let (exit, out, err) = typed(&line, daemon.data_dir());
         assert_eq!((exit, out.as_str(), err.lines().count()), (expected, "", 3), "{status} {body}: {err}");
@@ -58,7 +58,7 @@ fn a_backup_refuses_existing_and_impossible_files() {
     assert_eq!((exit, err.lines().count()), (Exit::Conflict, 3), "{err}");
     assert_eq!(fs::read(&file).unwrap(), b"mine");
     assert_eq!(typed(&format!("backup {}.other", file.display()), folder.path()).0, Exit::Unreachable);
-    let daemon = Canned::answering(&[(200, "")]);
+    let daemon = FakeDaemon::answering(&[(200, "")]);
     let line = format!("backup {}", folder.path().join("no/such/folder").display());
     assert_eq!(typed(&line, daemon.data_dir()).0, Exit::NotFound);
 }
@@ -99,7 +99,7 @@ fn restore_and_check_report_missing_files() {
 fn a_release_reports_the_released_items() {
     let answer = "{\"released\":true,\"backup_at\":\"2026-11-20T15:04:05.000+00:00\",\"messages\":7,\"deliveries\":2}";
     let nothing = "{\"released\":false,\"backup_at\":null,\"messages\":0,\"deliveries\":0}";
-    let daemon = Canned::answering(&[(200, answer), (200, answer), (200, nothing)]);
+    let daemon = FakeDaemon::answering(&[(200, answer), (200, answer), (200, nothing)]);
     let (exit, out, _) = typed("queue release", daemon.data_dir());
     assert_eq!(exit, Exit::Done);
     assert_eq!(out, "Released 7 messages and 2 webhook deliveries of the backup of 2026-11-20T15:04:05.000+00:00.\n");
@@ -112,7 +112,7 @@ fn a_release_reports_the_released_items() {
 fn a_queue_on_hold_is_reported_after_its_sites() {
     let page = "{\"data\":[],\"next_cursor\":null,\"standstill\":{\"backup_at\":\"2026-11-20T15:04:05.000+00:00\",\
         \"messages\":7,\"deliveries\":2}}";
-    let daemon = Canned::answering(&[(200, page)]);
+    let daemon = FakeDaemon::answering(&[(200, page)]);
     let (_, out, _) = typed("queue list", daemon.data_dir());
     assert!(
         out.contains("7 messages and 2 webhook deliveries are on hold") && out.contains("`postrider queue release`")

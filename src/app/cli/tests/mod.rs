@@ -5,7 +5,7 @@ use std::fs;
 
 use super::*;
 use crate::app::config::Tls;
-use crate::app::fake_daemon::Canned;
+use crate::app::fake_daemon::FakeDaemon;
 
 mod newcomers;
 
@@ -37,7 +37,7 @@ fn alone(line: &str, environment: &[(&str, &str)]) -> Ran {
 
 /// Runs a command against a daemon with these answers. Also returns the requests.
 fn asking(line: &str, answers: &[(u16, &str)]) -> (Ran, Vec<String>) {
-    let daemon = Canned::answering(answers);
+    let daemon = FakeDaemon::answering(answers);
     let ran = alone(line, &[("POSTRIDER_DATA_DIR", daemon.data_dir().to_str().unwrap())]);
     (ran, daemon.requests())
 }
@@ -297,7 +297,7 @@ fn a_domain_is_found_by_identifier_or_by_name_on_any_page() {
 
 #[test]
 fn options_override_variables_and_a_directory_overrides_a_file() {
-    let daemon = Canned::answering(&[(200, "{\"data\":[]}"), (200, "{\"data\":[]}"), (200, "{\"data\":[]}")]);
+    let daemon = FakeDaemon::answering(&[(200, "{\"data\":[]}"), (200, "{\"data\":[]}"), (200, "{\"data\":[]}")]);
     let dir = daemon.data_dir().to_str().unwrap().to_owned();
     let file = daemon.data_dir().join("p.toml");
     fs::write(&file, format!("data_dir = \"{dir}\"\n")).unwrap();

@@ -21,7 +21,7 @@ use super::world::World;
 use crate::base::entropy::SeededEntropy;
 use crate::engine::executor::Executor;
 use crate::engine::ports::{BucketErrorKind, Clock};
-use crate::engine::replica::{self, Active, Joined, ReplicaError, ReplicaWorld};
+use crate::engine::replica::{self, Active, ClaimedLog, ReplicaError, ReplicaWorld};
 use crate::machine::replica_lease::{LEASE_MAX, LeaseRules};
 use crate::store::Store;
 use crate::store::open::{OpenError, ReplicaStart};
@@ -38,7 +38,7 @@ pub(super) use standby::{Promotion, stand_by};
 const CLAIM: Duration = Duration::from_secs(3600);
 
 /// A claimed log, for the start of a process.
-pub(super) struct Claim(pub(super) Joined);
+pub(super) struct Claim(pub(super) ClaimedLog);
 
 /// Creates the replica's ports for a process on a machine.
 fn ports_of(world: &Arc<World>, node: usize, salt: u64) -> ReplicaWorld {

@@ -16,7 +16,7 @@ const NAMED_MAX: u64 = 10;
 
 /// The previous slot, as far as it could be read.
 #[derive(Default)]
-struct Before {
+struct PreviousSlot {
     number: u64,
     digest: Option<Digest>,
     epoch: u64,
@@ -29,7 +29,7 @@ impl Verification<'_> {
         self.missing(first);
         self.missing_of_bases(bases);
         let numbers: Vec<_> = self.inventory.slots.range(first..).map(|(number, _)| *number).collect();
-        let (mut before, mut sequence) = (Before::default(), Sequences::default());
+        let (mut before, mut sequence) = (PreviousSlot::default(), Sequences::default());
         for numbers in numbers.chunks(READS_AT_ONCE) {
             let names: Vec<_> = numbers.iter().map(|number| ObjectName::Slot(*number)).collect();
             for (number, bytes) in numbers.iter().zip(read_all(self.bucket, &names).await?) {
@@ -69,7 +69,7 @@ impl Verification<'_> {
         }
     }
 
-    fn slot(&mut self, number: u64, bytes: &[u8], before: &mut Before, sequences: &mut Sequences) {
+    fn slot(&mut self, number: u64, bytes: &[u8], before: &mut PreviousSlot, sequences: &mut Sequences) {
         let name = ObjectName::Slot(number);
         if bytes.len() as u64 > SLOT_BYTES_MAX {
             self.findings.add(&name, format!("has {} bytes, more than a slot may have", bytes.len()));
@@ -80,7 +80,7 @@ impl Verification<'_> {
             Err(error) => {
                 self.findings.add(&name, error.to_string());
                 // The check of the next slot's link is impossible then.
-                *before = Before { number, digest: None, ..*before };
+                *before = PreviousSlot { number, digest: None, ..*before };
                 return;
             }
         };
@@ -102,7 +102,7 @@ impl Verification<'_> {
                 self.findings.add(&name, problem);
             }
         }
-        *before = Before { number, digest, epoch };
+        *before = PreviousSlot { number, digest, epoch };
     }
 }
 

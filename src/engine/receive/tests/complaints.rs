@@ -96,7 +96,7 @@ async fn the_visible_fields_of_a_message_suffice_for_neither_a_bounce_nor_a_comp
         let field = world.field(message, name);
         let token = field.split_once(": ").unwrap().1.trim_end().split(':').next().unwrap();
         for host in ["bounces.example.com", "rp.example.com"] {
-            assert_eq!(world.mailbox(&format!("b+{token}"), host), Err(NotOurs::Mailbox));
+            assert_eq!(world.mailbox(&format!("b+{token}"), host), Err(MailboxRefusal::Mailbox));
         }
         let gone = [("b@example.net", "failed", "550 5.1.1 gone")];
         let bounce = dsn(&gone).replace("Subject: x\n", &field);

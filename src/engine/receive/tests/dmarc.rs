@@ -81,8 +81,8 @@ async fn reports_are_accepted_at_the_bounce_host_and_at_the_return_path_host_of_
     let world = World::new().await;
     assert_eq!(world.mailbox("dmarc", "bounces.example.com"), Ok(Mailbox::Dmarc));
     assert_eq!(world.mailbox("DMARC", "rp.Example.com"), Ok(Mailbox::Dmarc));
-    assert_eq!(world.mailbox("dmarc", "example.com"), Err(NotOurs::Host));
-    assert_eq!(world.mailbox("dmarc", "rp.example.org"), Err(NotOurs::Host));
+    assert_eq!(world.mailbox("dmarc", "example.com"), Err(MailboxRefusal::Host));
+    assert_eq!(world.mailbox("dmarc", "rp.example.org"), Err(MailboxRefusal::Host));
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use crate::machine::transfer::Status;
 use crate::store::Store;
 use crate::store::op::domain::CreateDomain;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
-use crate::store::open::Surroundings;
+use crate::store::open::StoreEnvironment;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::message::TransferRow;
 use crate::store::row::suppression::SuppressionRow;
@@ -69,7 +69,7 @@ impl World {
         let entropy = Arc::new(SeededEntropy::new(7));
         let clock = Arc::new(StillClock(AtomicU64::new(NOW.as_millis())));
         let time = Arc::clone(&clock);
-        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: entropy.clone() };
+        let surroundings = StoreEnvironment { now: Arc::new(move || time.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let settings = Settings::for_tests();
         let keys = Arc::new(PublishedKeys::default());
@@ -158,7 +158,7 @@ impl World {
         return_path::encode(account, message, &self.engine.settings.return_path_keys)
     }
 
-    fn mailbox(&self, local: &str, domain: &str) -> Result<Mailbox, NotOurs> {
+    fn mailbox(&self, local: &str, domain: &str) -> Result<Mailbox, MailboxRefusal> {
         self.receiver.mailbox(local, domain).unwrap()
     }
 
@@ -209,11 +209,11 @@ async fn mailboxes_exist_at_the_bounce_host_and_at_the_return_path_host_of_their
         assert_eq!(world.mailbox(&local, host), Ok(path), "{host}");
         assert_eq!(world.mailbox("FBL", host), Ok(Mailbox::Feedback));
         assert_eq!(world.mailbox("abuse", host), Ok(Mailbox::People));
-        assert_eq!(world.mailbox("info", host), Err(NotOurs::Mailbox));
+        assert_eq!(world.mailbox("info", host), Err(MailboxRefusal::Mailbox));
     }
     assert_eq!(world.mailbox("postmaster", ""), Ok(Mailbox::People));
     for host in ["example.com", "rp.example.org", "mail.example.com", "x.rp.example.com", "[192.0.2.1]", "rp."] {
-        assert_eq!(world.mailbox(&local, host), Err(NotOurs::Host), "{host}");
+        assert_eq!(world.mailbox(&local, host), Err(MailboxRefusal::Host), "{host}");
     }
 }
 
@@ -225,8 +225,8 @@ async fn a_return_path_stays_valid_at_its_host_after_its_domain_is_removed() {
     world.engine.delete_domain(world.account, domain).await.unwrap();
     let local = world.local(world.account, message);
     assert!(matches!(world.mailbox(&local, "rp.example.com"), Ok(Mailbox::ReturnPath(_))));
-    assert_eq!(world.mailbox("fbl", "rp.example.com"), Err(NotOurs::Host));
-    assert_eq!(world.mailbox(&world.local(world.other, message), "rp.example.com"), Err(NotOurs::Host));
+    assert_eq!(world.mailbox("fbl", "rp.example.com"), Err(MailboxRefusal::Host));
+    assert_eq!(world.mailbox(&world.local(world.other, message), "rp.example.com"), Err(MailboxRefusal::Host));
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn a_token_is_valid_only_with_its_own_account_and_an_existing_message() {
         return_path::encode(world.account, message, &elsewhere),
         world.local(world.account, unwritten),
     ] {
-        assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(NotOurs::Mailbox), "{local}");
+        assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(MailboxRefusal::Mailbox), "{local}");
     }
 }
 
@@ -260,7 +260,7 @@ async fn a_return_path_outlives_its_key_and_expires_after_37_days() {
         AcceptedKind::Bounced
     );
     world.pass(Duration::from_millis(1));
-    assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(NotOurs::Expired));
+    assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(MailboxRefusal::Expired));
     assert!(world.mailbox(&later, "bounces.example.com").is_ok());
     let refused: BTreeMap<_, _> = world.engine.meters.came_back.refused().collect();
     assert_eq!(refused, BTreeMap::from([("host", 0), ("mailbox", 0), ("expired", 1)]));

@@ -8,9 +8,9 @@ use super::*;
 use crate::base::secret::MasterKey;
 use crate::store::error::OpError;
 use crate::store::op::release_queue::ReleaseQueue;
-use crate::store::op::{Never, Op};
+use crate::store::op::{Infallible, Op};
 use crate::store::replica::ObjectName;
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::RestoreOrigin;
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
@@ -75,7 +75,7 @@ async fn a_directory_that_continued_without_the_bucket_does_not_skip_batches_of_
 }
 
 fn is_on_hold(snapshot: &Snapshot) -> bool {
-    snapshot.row::<Restored>(meta::RESTORED).unwrap().is_some_and(|row| row.is_on_hold)
+    snapshot.row::<RestoreOrigin>(meta::RESTORED).unwrap().is_some_and(|row| row.is_on_hold)
 }
 
 fn is_on_hold_in(machine: &Machine) -> bool {
@@ -133,9 +133,9 @@ struct DamageHold;
 
 impl Op for DamageHold {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.put_bytes(Table::Meta, meta::RESTORED, vec![3, 0]);
         Ok(())
     }

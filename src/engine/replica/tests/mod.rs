@@ -19,7 +19,7 @@ use crate::machine::replica_lease::{LeaseRules, Predecessor};
 use crate::store::Store;
 use crate::store::master_key::{self, Raw};
 use crate::store::op::account::CreateAccount;
-use crate::store::open::{ReplicaStart, StartOptions, Surroundings, SyncRule};
+use crate::store::open::{ReplicaStart, StartOptions, StoreEnvironment, SyncRule};
 use crate::store::read::{Order, Read as _, after_prefix};
 use crate::store::replica::claim::ClaimCause;
 use crate::store::replica::{Follower, ReplicaDisk};
@@ -84,12 +84,12 @@ impl Machine {
     fn open(&self, replica: Option<ReplicaStart>) -> Arc<Store> {
         let clock = Arc::clone(&self.clock);
         let surroundings =
-            Surroundings { now: Arc::new(move || clock.now().into()), entropy: Arc::clone(&self.world.entropy) };
+            StoreEnvironment { now: Arc::new(move || clock.now().into()), entropy: Arc::clone(&self.world.entropy) };
         let options = StartOptions { replica, ..StartOptions::default() };
         Arc::new(Store::open_with(self.path(), surroundings, options).unwrap())
     }
 
-    async fn join(&self, cause: ClaimCause) -> Result<Joined, ReplicaError> {
+    async fn join(&self, cause: ClaimCause) -> Result<ClaimedLog, ReplicaError> {
         join(&self.world, self.path(), cause, &mut |error| error.kind.is_transient()).await
     }
 
@@ -117,7 +117,7 @@ impl Machine {
         }
     }
 
-    async fn resume(&self, joined: Joined) -> Serving {
+    async fn resume(&self, joined: ClaimedLog) -> Serving {
         let replica = ReplicaStart { confirmed: joined.claim, backlog_bytes_max: 1 << 30, sync: self.sync };
         let store = self.open(Some(replica));
         let policy =

@@ -18,7 +18,7 @@ use crate::smtp::outcome::Phase;
 use crate::smtp::transcript::Transcript;
 use crate::store::Store;
 use crate::store::op::tls_report::day_of;
-use crate::store::open::Surroundings;
+use crate::store::open::StoreEnvironment;
 use crate::store::read::Read;
 use crate::store::row::tls_policy::TlsReportRow;
 use crate::store::schema;
@@ -104,7 +104,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(1_700_000_000_000)));
         let (entropy, wall) = (Arc::new(SeededEntropy::new(1)), clock.clone());
-        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
+        let surroundings = StoreEnvironment { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let settings = Settings { queue_lifetime: HOUR, ..Settings::for_tests() };
         let outside = Arc::new(Outside::default());
@@ -145,8 +145,8 @@ impl World {
     async fn requires(&self, host: &MailHost) -> Result<TlsPolicy, TlsFault> {
         let required = self.policies.requirement(&self.policy().await, host, Requester::SERVICE).await;
         required.map(|required| required.policy()).map_err(|unmet| match unmet {
-            Unmet::Unfit(unfit) => unfit.fault,
-            Unmet::Unasked => panic!("it could not be asked for"),
+            NoPolicy::Unfit(unfit) => unfit.fault,
+            NoPolicy::Unasked => panic!("it could not be asked for"),
         })
     }
 
@@ -219,14 +219,14 @@ async fn a_failed_query_does_not_count_as_the_absence_of_a_policy() {
     let is_busy = |is_busy| world.outside.is_busy.store(is_busy, Ordering::SeqCst);
     is_busy(true);
     let policy = world.policy().await;
-    assert_eq!(world.policies.requirement(&policy, &host(&[]), Requester::SERVICE).await, Err(Unmet::Unasked));
+    assert_eq!(world.policies.requirement(&policy, &host(&[]), Requester::SERVICE).await, Err(NoPolicy::Unasked));
     is_busy(false);
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
     is_busy(true);
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "the stored policy applies");
     world.has_tlsa(Err(LookupFailure::Unasked));
     let policy = world.policy().await;
-    assert_eq!(world.policies.requirement(&policy, &host(&[MX]), Requester::SERVICE).await, Err(Unmet::Unasked));
+    assert_eq!(world.policies.requirement(&policy, &host(&[MX]), Requester::SERVICE).await, Err(NoPolicy::Unasked));
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ async fn a_slow_policy_host_blocks_no_message_and_its_policy_applies_once_fetche
     world.outside.is_silent.store(true, Ordering::SeqCst);
     for _ in 0..2 {
         let policy = world.policy().await;
-        assert_eq!(world.policies.requirement(&policy, &host(&[]), Requester::SERVICE).await, Err(Unmet::Unasked));
+        assert_eq!(world.policies.requirement(&policy, &host(&[]), Requester::SERVICE).await, Err(NoPolicy::Unasked));
     }
     world.outside.is_silent.store(false, Ordering::SeqCst);
     lands(&world).await;

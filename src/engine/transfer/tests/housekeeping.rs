@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::{Behaviour, World};
 use crate::base::id::{AccountId, Ulid};
 use crate::store::error::OpError;
-use crate::store::op::{Never, Op};
+use crate::store::op::{Infallible, Op};
 use crate::store::read::{Order, Read as _};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -21,9 +21,9 @@ struct Spoil(AccountId);
 
 impl Op for Spoil {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let (now, key) = (tables.now(), [7; 48]);
         tables.put_bytes(Table::Idempotency, &key, b"no row".to_vec());
         let by_expiry = [now.as_millis().to_be_bytes().as_slice(), &key].concat();
@@ -60,9 +60,9 @@ struct Overwrite(Vec<u8>, Vec<u8>);
 
 impl Op for Overwrite {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.put_bytes(Table::Transfers, &self.0, self.1.clone());
         Ok(())
     }

@@ -17,20 +17,20 @@ use crate::engine::wait_reason::{Wait, WaitReason};
 use crate::smtp::rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::error::OpError;
-use crate::store::op::{Never, Op};
-use crate::store::row::restored::{HoldCause, Restored};
+use crate::store::op::{Infallible, Op};
+use crate::store::row::restored::{HoldCause, RestoreOrigin};
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
 /// Marks the store as restored.
 #[derive(Serialize, Deserialize)]
-struct Restore(Restored);
+struct Restore(RestoreOrigin);
 
 impl Op for Restore {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.put(meta::RESTORED, &self.0);
         Ok(())
     }
@@ -286,7 +286,8 @@ async fn messages_of_a_restored_store_are_held_until_they_are_released() {
     world.pass(0).await;
     let (last_message, last_id) = (id.0, Ulid::default());
     let cause = HoldCause::Restored;
-    let restored = Restored { backup_at: START, has_content: true, last_message, last_id, is_on_hold: true, cause };
+    let restored =
+        RestoreOrigin { backup_at: START, has_content: true, last_message, last_id, is_on_hold: true, cause };
     world.engine.store.commit(Restore(restored)).await.unwrap();
     let wait = world.wait(id).await;
     assert_eq!((wait.reason, wait.since, wait.until), (WaitReason::Held, START, None));

@@ -26,7 +26,7 @@ use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::store::Store;
 use crate::store::op::cancel::CancelMessage;
-use crate::store::open::Surroundings;
+use crate::store::open::StoreEnvironment;
 
 /// Start of every test: an hour before a UTC midnight.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_700_089_200_000);
@@ -135,7 +135,7 @@ impl World {
         let entropy = Arc::new(SeededEntropy::new(clock.now().as_millis()));
         let time = scripted.unwrap_or_else(|| clock.clone());
         let wall = Arc::clone(&time);
-        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
+        let surroundings = StoreEnvironment { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         time.start(store.clock_past().unwrap());
         let settings = Settings {

@@ -7,7 +7,7 @@ use super::Shared;
 use super::site::Site;
 use crate::domain::event::TlsFacts;
 use crate::engine::ports::{MailHost, Requester, Session, Target};
-use crate::engine::tls_policy::{DomainPolicy, Unfit, Unmet};
+use crate::engine::tls_policy::{DomainPolicy, NoPolicy, Unfit};
 use crate::smtp::finding;
 use crate::smtp::outcome::Outcome;
 use crate::smtp::tls_policy::TlsRequirement;
@@ -28,7 +28,7 @@ pub(super) struct Agreement {
 }
 
 /// Reason why no connection to a server is opened.
-pub(super) enum Withheld {
+pub(super) enum WithheldReason {
     /// The server can't meet the policy. If this is true for all servers, the message waits.
     LeftOut(Verdict),
     /// The requirement could not be looked up now.
@@ -36,14 +36,14 @@ pub(super) enum Withheld {
 }
 
 /// The policy of one recipient's domain; `None` for mail that is captured, goes to a smarthost, or waives TLS.
-pub(super) struct Held<'a> {
+pub(super) struct RecipientPolicy<'a> {
     shared: &'a Shared,
     policy: Option<DomainPolicy>,
     /// The message's account and stream, for lookups.
     pub(super) requester: Requester,
 }
 
-impl<'a> Held<'a> {
+impl<'a> RecipientPolicy<'a> {
     /// Returns the current policy for the message of `row` at `site`. The smarthost decides about mail behind it. A
     /// message that waives TLS looks up no policy (RFC 8689), so none is counted.
     pub(super) async fn new(shared: &'a Shared, site: &Site, row: &MessageRow, requester: Requester) -> Self {
@@ -65,15 +65,15 @@ impl<'a> Held<'a> {
     ///
     /// # Errors
     /// Reason why the server is not contacted.
-    pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, Withheld> {
+    pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, WithheldReason> {
         let (Some(policy), Some(host)) = (&self.policy, host) else { return Ok(TlsRequirement::Opportunistic) };
         let required = self.shared.tls.requirement(policy, host, self.requester).await;
         required.map_err(|unmet| match unmet {
-            Unmet::Unfit(unfit) => {
+            NoPolicy::Unfit(unfit) => {
                 self.shared.tls.count_unfit(policy, &host.name, &unfit);
-                Withheld::LeftOut(left_out(&unfit))
+                WithheldReason::LeftOut(left_out(&unfit))
             }
-            Unmet::Unasked => Withheld::Unasked,
+            NoPolicy::Unasked => WithheldReason::Unasked,
         })
     }
 

@@ -53,8 +53,8 @@ fn secured(authenticated: Authenticated) -> Option<TlsFacts> {
 }
 
 /// Returns the requirements for a message to a recipient at `domain`.
-async fn held(shared: &Shared, domain: DomainName) -> Held<'_> {
-    Held::new(shared, &Site::Servers(MX.into()), &message(&domain), Requester::SERVICE).await
+async fn held(shared: &Shared, domain: DomainName) -> RecipientPolicy<'_> {
+    RecipientPolicy::new(shared, &Site::Servers(MX.into()), &message(&domain), Requester::SERVICE).await
 }
 
 fn message(domain: &DomainName) -> MessageRow {
@@ -68,7 +68,7 @@ async fn a_message_that_waives_tls_looks_up_no_policy_and_is_not_counted() {
     world.publishes("enforce", "other.example.test");
     let shared = shared(&world);
     let row = MessageRow { waives_tls: true, ..message(&domain()) };
-    let waiving = Held::new(&shared, &Site::Servers(MX.into()), &row, Requester::SERVICE).await;
+    let waiving = RecipientPolicy::new(&shared, &Site::Servers(MX.into()), &row, Requester::SERVICE).await;
     let host = host(&[]);
     assert!(matches!(waiving.requirement(Some(&host)).await, Ok(TlsRequirement::Opportunistic)));
     let (phase, ending) = (Phase::StartTls, Ending::TlsFailed("no".to_owned()));
@@ -76,7 +76,7 @@ async fn a_message_that_waives_tls_looks_up_no_policy_and_is_not_counted() {
         .count(&target(MX), &Err(Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }));
     assert_eq!(world.counted(PolicyType::Sts).await.failures, 0);
     // The requirements of another message to the same domain apply and are counted.
-    assert!(matches!(held(&shared, domain()).await.requirement(Some(&host)).await, Err(Withheld::LeftOut(_))));
+    assert!(matches!(held(&shared, domain()).await.requirement(Some(&host)).await, Err(WithheldReason::LeftOut(_))));
     assert_eq!(world.counted(PolicyType::Sts).await.failures, 1);
 }
 

@@ -7,9 +7,9 @@ mod email;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::client_message::{NO_TEMPLATES, Ready};
+use super::client_message::{NO_TEMPLATES, ValidMessage};
 use super::failure::CompatError;
-use super::list::{self, Kind, Sent};
+use super::list::{self, Kind, SendResult};
 use super::service::CompatService;
 use super::{send, shown_message};
 use crate::base::id::AccountId;
@@ -46,12 +46,12 @@ async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, CompatError> {
         }
     };
     let (quota, is_replay) = (accepted.quota, accepted.is_replay);
-    let body = accepted_json(&Sent { accepted, to_as_given })?;
+    let body = accepted_json(&SendResult { accepted, to_as_given })?;
     Ok(send::ok(body.to_string().into_bytes(), &quota, is_replay))
 }
 
 /// Parses the email in `value` and checks that it is for the stream of its domain.
-fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Result<Ready, CompatError> {
+fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Result<ValidMessage, CompatError> {
     let Value::Object(object) = value else {
         return Err(Violations::of("Message", "must be an object").into());
     };
@@ -67,7 +67,12 @@ fn ready(api: &Api, account: AccountId, value: Value, faults: Violations) -> Res
 }
 
 /// Checks that the named stream is the domain's stream. Unknown domains are reported later.
-fn check_stream(api: &Api, account: AccountId, ready: Ready, wanted: Stream) -> Result<Ready, CompatError> {
+fn check_stream(
+    api: &Api,
+    account: AccountId,
+    ready: ValidMessage,
+    wanted: Stream,
+) -> Result<ValidMessage, CompatError> {
     let snapshot = api.engine.store.snapshot().map_err(ApiError::from)?;
     let name = ready.submission.from.domain().as_str();
     match domain_by_name(&snapshot, account, name).map_err(ApiError::from)? {
@@ -80,7 +85,7 @@ fn check_stream(api: &Api, account: AccountId, ready: Ready, wanted: Stream) -> 
 }
 
 /// Returns Postmark's answer for an accepted message.
-fn accepted_json(sent: &Sent) -> Result<Value, ApiError> {
+fn accepted_json(sent: &SendResult) -> Result<Value, ApiError> {
     let receipt = send::receipt(&sent.accepted.answer)?;
     Ok(json!({
         "To": sent.to_as_given,

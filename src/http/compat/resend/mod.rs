@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use serde_json::{Value, json};
 
-use super::client_message::Ready;
+use super::client_message::ValidMessage;
 use super::failure::CompatError;
 use super::list::{self, Kind, List};
 use super::service::CompatService;
@@ -58,7 +58,7 @@ async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, CompatError> {
 }
 
 /// Parses the email in `value`.
-fn ready(api: &Api, value: Value, faults: Violations) -> Result<Ready, CompatError> {
+fn ready(api: &Api, value: Value, faults: Violations) -> Result<ValidMessage, CompatError> {
     let Value::Object(object) = value else {
         return Err(Violations::of("email", "must be an object").into());
     };

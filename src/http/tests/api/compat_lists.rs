@@ -7,7 +7,7 @@ use super::compat_routes::JSON;
 use super::idempotency::hold;
 use super::*;
 use crate::store::error::OpError;
-use crate::store::op::{Never, Op};
+use crate::store::op::{Infallible, Op};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use sha2::{Digest as _, Sha256};
@@ -260,9 +260,9 @@ struct Unbind {
 
 impl Op for Unbind {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.remove(Table::Idempotency, &self.key);
         Ok(())
     }

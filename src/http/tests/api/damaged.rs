@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::http::body_budget::{BudgetHolder, Charge, Excess};
+use crate::http::body_budget::{BudgetHolder, Charge, ExcessPolicy};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 
@@ -78,8 +78,9 @@ async fn a_message_with_damaged_content_is_an_internal_error() {
     row.row.place.offset += 1;
     let read = world.api.signed_message(world.account, &row).await;
     assert_eq!(read, Err(ApiError::Internal));
-    let held = Charge::of_answer(&world.api.budgets, BudgetHolder::Account(world.account), usize::MAX, Excess::Refuse)
-        .unwrap();
+    let held =
+        Charge::of_answer(&world.api.budgets, BudgetHolder::Account(world.account), usize::MAX, ExcessPolicy::Refuse)
+            .unwrap();
     let refused = world.api.signed_message(world.account, &row).await;
     assert_eq!(refused, Err(ApiError::Overloaded), "nothing is read");
     world.get(&format!("{whole}/raw")).await.fails_with(503, "overloaded");

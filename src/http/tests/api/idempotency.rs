@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::store::error::OpError;
-use crate::store::op::{Never, Op};
+use crate::store::op::{Infallible, Op};
 use crate::store::tables::Tables;
 
 const KEY: &str = "Idempotency-Key: order-1\r\n";
@@ -20,9 +20,9 @@ struct Hold {
 
 impl Op for Hold {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, _: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, _: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         if let Some(held) = self.until.lock().unwrap().take() {
             // The operation ends when the test releases it or is over.
             let _let_go = held.recv();

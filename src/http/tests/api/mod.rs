@@ -61,7 +61,7 @@ use crate::http::state::Api;
 use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
-use crate::store::open::Surroundings;
+use crate::store::open::StoreEnvironment;
 
 /// 2023-11-14T22:13:20Z.
 const START_MS: u64 = 1_700_000_000_000;
@@ -184,7 +184,7 @@ impl World {
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
         let wall = clock.clone();
-        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
+        let surroundings = StoreEnvironment { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let names = Arc::new(Names::default());
         let mut engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);

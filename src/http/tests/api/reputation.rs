@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::event::Complaint;
 use crate::engine::reputation::{OutcomesQuestion, Step};
-use crate::machine::transfer::Wire;
+use crate::machine::transfer::AttemptProgress;
 use crate::store::op::report::{RecordReport, ReportMeaning, ReportedMessage};
 use crate::store::read::Read;
 use crate::store::row::message::TransferRow;
@@ -25,7 +25,8 @@ impl World {
     async fn complain(&self, message: MessageId) {
         let complaint = Complaint { feedback_type: Some("abuse".to_owned()), reporter: None };
         let news = ReportMeaning::Complained(complaint);
-        let news = ReportedMessage { account: self.account, message, wire: Wire::Idle, news, others: vec![] };
+        let news =
+            ReportedMessage { account: self.account, message, wire: AttemptProgress::Idle, news, others: vec![] };
         self.engine.store.commit(RecordReport { messages: vec![news] }).await.unwrap();
     }
 

@@ -18,10 +18,10 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
-        Self::started(Past::default(), START)
+        Self::started(ClockHistory::default(), START)
     }
 
-    fn started(past: Past, wall: Duration) -> Self {
+    fn started(past: ClockHistory, wall: Duration) -> Self {
         let sample = Sample { wall, elapsed: DAY, is_synchronised: false };
         let Next { state, effects } = State::start(past, sample);
         Self { state, sample, effects }
@@ -207,9 +207,9 @@ fn a_clock_step_between_the_end_of_a_doubt_and_its_recording_starts_a_new_doubt(
 
 #[test]
 fn a_start_compares_the_wall_clock_with_the_newest_identifier() {
-    let past = Past { reached: Some(at(START)), ..Past::default() };
+    let past = ClockHistory { reached: Some(at(START)), ..ClockHistory::default() };
     let cause = |past, wall| Machine::started(past, wall).state.doubt().map(|doubt| doubt.cause);
-    assert_eq!(cause(Past::default(), START), None, "a new store has nothing to compare with");
+    assert_eq!(cause(ClockHistory::default(), START), None, "a new store has nothing to compare with");
     assert_eq!(cause(past, START + STOPPED_MAX), None);
     assert_eq!(cause(past, START + STOPPED_MAX + MINUTE), Some(Cause::StartedAhead));
     assert_eq!(cause(past, START - HOUR), None);
@@ -224,7 +224,7 @@ fn a_start_compares_the_wall_clock_with_the_newest_identifier() {
 
 #[test]
 fn a_restart_keeps_a_doubt_until_the_clock_is_within_an_hour_of_the_newest_identifier() {
-    let past = Past { reached: Some(at(START)), open: Some(7), next: 8, is_unsettled: false };
+    let past = ClockHistory { reached: Some(at(START)), open: Some(7), next: 8, is_unsettled: false };
     let doubtful = Machine::started(past, START + 2 * HOUR);
     assert_eq!(doubtful.state.doubt().map(|doubt| (doubt.number, doubt.cause)), Some((7, Cause::StillDoubtful)));
     let mut undone = Machine::started(past, START + MINUTE);
@@ -232,7 +232,7 @@ fn a_restart_keeps_a_doubt_until_the_clock_is_within_an_hour_of_the_newest_ident
     undone.step(Input::Recorded(undone.sample));
     assert_eq!(undone.time().now, at(START + MINUTE));
     assert_eq!(undone.time().expiry, at(START), "until the end is settled");
-    let unsettled = Machine::started(Past { open: None, is_unsettled: true, ..past }, START + MINUTE);
+    let unsettled = Machine::started(ClockHistory { open: None, is_unsettled: true, ..past }, START + MINUTE);
     assert_eq!((unsettled.time().doubt, unsettled.time().expiry), (None, at(START)));
 }
 

@@ -26,7 +26,7 @@ use super::{failed, unsynced};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::disk::{Disk, DiskFile, OpenMode};
 use crate::store::error::StoreError;
 
 /// Name of the key file below `content`, and of its mirror.
@@ -81,7 +81,7 @@ impl KeySlots {
     ) -> Result<Self, StoreError> {
         let open = |name: &str| {
             let path = directory.join(name);
-            disk.open(&path, Opening::Kept).map_err(|error| failed("open", &path, &error))
+            disk.open(&path, OpenMode::Kept).map_err(|error| failed("open", &path, &error))
         };
         let (directory, files) = (directory.to_owned(), [open(FILE)?, open(MIRROR)?]);
         let slots = Self { disk, directory, files, master, entropy, state: Mutex::default() };

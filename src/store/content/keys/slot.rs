@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::entropy::Entropy;
-use crate::base::secret::{MasterKey, Sealed};
+use crate::base::secret::{MasterKey, SealedSecret};
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 
@@ -48,11 +48,11 @@ pub(super) enum Slot {
 
 /// A slot of format 1. Its bucket and number are not verified.
 #[derive(Serialize, Deserialize)]
-struct First {
+struct SlotV1 {
     version: u8,
     bucket: Timestamp,
     number: u32,
-    key: Sealed,
+    key: SealedSecret,
 }
 
 /// Returns the slot of a key.
@@ -103,7 +103,7 @@ fn second(front: &[u8], master: &MasterKey) -> Option<Slot> {
 }
 
 fn first(bytes: &[u8], master: &MasterKey) -> Option<Slot> {
-    let (slot, rest) = postcard::take_from_bytes::<First>(bytes).ok()?;
+    let (slot, rest) = postcard::take_from_bytes::<SlotV1>(bytes).ok()?;
     if slot.version != 1 || rest.iter().any(|byte| *byte != 0) {
         return None;
     }
@@ -114,7 +114,7 @@ fn first(bytes: &[u8], master: &MasterKey) -> Option<Slot> {
 
 /// Returns the bucket that the bytes of a slot name, verified or not.
 fn named(bytes: &[u8]) -> Option<Timestamp> {
-    if let Ok((slot, _)) = postcard::take_from_bytes::<First>(bytes) {
+    if let Ok((slot, _)) = postcard::take_from_bytes::<SlotV1>(bytes) {
         return Some(slot.bucket);
     }
     let bucket = bytes.get(8..16)?.try_into().ok()?;
@@ -149,7 +149,7 @@ pub(super) fn encode_first(
 ) -> Vec<u8> {
     let key = master.seal(CONTEXT, key, entropy);
     let mut bytes =
-        postcard::to_stdvec(&First { version: 1, bucket: segment.0, number: segment.1, key }).unwrap_or_default();
+        postcard::to_stdvec(&SlotV1 { version: 1, bucket: segment.0, number: segment.1, key }).unwrap_or_default();
     bytes.resize(SLOT, 0);
     bytes
 }

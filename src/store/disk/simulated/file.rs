@@ -8,7 +8,7 @@ use redb::StorageBackend;
 use super::SimulatedDisk;
 use super::node::Change;
 use super::state::Touch;
-use crate::store::disk::{DiskFile, Opening};
+use crate::store::disk::{DiskFile, OpenMode};
 
 /// A file that the process of one run has open.
 #[derive(Clone)]
@@ -16,12 +16,12 @@ pub(super) struct SimulatedFile {
     pub(super) disk: SimulatedDisk,
     pub(super) run: u64,
     pub(super) node: usize,
-    pub(super) opening: Opening,
+    pub(super) opening: OpenMode,
 }
 
 impl SimulatedFile {
     fn change(&self, change: Change) -> io::Result<()> {
-        if self.opening == Opening::Existing {
+        if self.opening == OpenMode::Existing {
             return Err(io::Error::other("the file is open for reading only"));
         }
         let touch = Touch::Room { node: self.node, length: change.length() };

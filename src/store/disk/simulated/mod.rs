@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{Builder, Database, DatabaseError, StorageError};
 
-use super::{Disk, DiskFile, Entry, Opening};
+use super::{Disk, DiskFile, Entry, OpenMode};
 use file::{SimulatedDatabase, SimulatedFile};
 use node::{Change, FileNode, Naming, Node};
 pub(in crate::store) use node::{LastWrite, Loss};
@@ -169,12 +169,12 @@ impl SimulatedDisk {
 }
 
 impl Disk for SimulatedDisk {
-    fn open(&self, path: &Path, opening: Opening) -> io::Result<Arc<dyn DiskFile>> {
+    fn open(&self, path: &Path, opening: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(self.open_file(path, opening)?))
     }
 
     fn open_database(&self, path: &Path, builder: &Builder) -> Result<Database, DatabaseError> {
-        let file = self.open_file(path, Opening::Kept).map_err(StorageError::from)?;
+        let file = self.open_file(path, OpenMode::Kept).map_err(StorageError::from)?;
         builder.create_with_backend(SimulatedDatabase(file))
     }
 
@@ -245,20 +245,20 @@ impl Disk for SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    fn open_file(&self, path: &Path, opening: Opening) -> io::Result<SimulatedFile> {
+    fn open_file(&self, path: &Path, opening: OpenMode) -> io::Result<SimulatedFile> {
         let run = self.state().run;
         let found = self.state().find(path);
         let node = match (found, opening) {
-            (Ok(node), Opening::Existing | Opening::Kept) => node,
-            (Ok(node), Opening::Fresh) => {
+            (Ok(node), OpenMode::Existing | OpenMode::Kept) => node,
+            (Ok(node), OpenMode::Fresh) => {
                 self.change(Touch::Room { node, length: 0 }, |state| {
                     state.file_mut(node)?.change(Change::Length(0));
                     Ok(())
                 })?;
                 node
             }
-            (Err(error), Opening::Existing) => return Err(error),
-            (Err(_), Opening::Kept | Opening::Fresh) => {
+            (Err(error), OpenMode::Existing) => return Err(error),
+            (Err(_), OpenMode::Kept | OpenMode::Fresh) => {
                 let (parent, name) = split(path)?;
                 self.change(Touch::Names, |state| state.create(parent, name, Node::File(FileNode::named(name))))?
             }

@@ -8,7 +8,7 @@ fn disk(seed: u64) -> SimulatedDisk {
 }
 
 fn write(disk: &SimulatedDisk, path: &str, bytes: &[u8]) -> Arc<dyn DiskFile> {
-    let file = disk.open(Path::new(path), Opening::Kept).unwrap();
+    let file = disk.open(Path::new(path), OpenMode::Kept).unwrap();
     file.write_all_at(bytes, 0).unwrap();
     file
 }
@@ -86,7 +86,7 @@ fn the_page_cache_survives_a_failed_sync_and_the_process_but_not_a_power_loss() 
         assert!(file.sync_data().is_err());
         disk.restart();
         assert_eq!(disk.read(Path::new("/file")).unwrap(), b"first", "the next process reads the cache");
-        let file = disk.open(Path::new("/file"), Opening::Kept).unwrap();
+        let file = disk.open(Path::new("/file"), OpenMode::Kept).unwrap();
         file.sync_data().unwrap();
         let mut again = Some(b"first");
         if seed.is_multiple_of(2) {
@@ -174,7 +174,7 @@ fn a_machine_without_power_fails_every_call_and_closes_open_files() {
     let file = write(&disk, "/file", b"bytes");
     disk.plan(0, Fault::Off(Loss::Nothing));
     assert!(file.sync_data().is_err() && disk.is_off());
-    assert!(file.length().is_err() && disk.open(Path::new("/file"), Opening::Kept).is_err());
+    assert!(file.length().is_err() && disk.open(Path::new("/file"), OpenMode::Kept).is_err());
     disk.restart();
     assert!(file.length().is_err());
     assert_eq!(disk.read(Path::new("/file")).unwrap(), b"bytes");

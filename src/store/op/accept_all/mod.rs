@@ -22,7 +22,7 @@ pub struct AcceptAll {
 
 /// The first refused message, which refuses them all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OneRefused {
+pub struct FirstRefusal {
     /// Index of the first refused message, from 0.
     pub place: usize,
     /// Reason for the refusal.
@@ -32,13 +32,13 @@ pub struct OneRefused {
 impl Op for AcceptAll {
     /// One answer for each message, in order.
     type Reply = Vec<Accepted>;
-    type Refusal = OneRefused;
+    type Refusal = FirstRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Accepted>, OpError<OneRefused>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Accepted>, OpError<FirstRefusal>> {
         // A later refusal drops the operation with the rows of the earlier messages.
         let accept = |(place, message): (usize, &Accept)| {
             message.apply(tables).map_err(|stop| match stop {
-                OpError::Refused(refusal) => OpError::Refused(OneRefused { place, refusal }),
+                OpError::Refused(refusal) => OpError::Refused(FirstRefusal { place, refusal }),
                 OpError::Failed(error) => OpError::Failed(error),
             })
         };

@@ -29,7 +29,7 @@ fn rows(test: &TestStore) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     rows
 }
 
-fn accept_all(test: &TestStore, messages: Vec<Accept>) -> Result<Vec<Accepted>, OneRefused> {
+fn accept_all(test: &TestStore, messages: Vec<Accept>) -> Result<Vec<Accepted>, FirstRefusal> {
     test.commit(AcceptAll { messages }).map_err(|stop| match stop {
         OpError::Refused(refused) => refused,
         OpError::Failed(error) => panic!("the store failed: {error}"),
@@ -63,7 +63,7 @@ fn one_message_over_the_quota_refuses_all() {
     accept_all(&test, to_each(&sender, 3)).unwrap();
     let before = rows(&test);
     let refused = accept_all(&test, to_each(&sender, 3)).unwrap_err();
-    assert!(matches!(refused, OneRefused { place: 2, refusal: Refusal::QuotaExhausted(_) }), "{refused:?}");
+    assert!(matches!(refused, FirstRefusal { place: 2, refusal: Refusal::QuotaExhausted(_) }), "{refused:?}");
     assert_eq!(rows(&test), before);
     assert_eq!(accept_all(&test, to_each(&sender, 2)).unwrap().len(), 2);
 }
@@ -81,7 +81,7 @@ fn a_replay_among_new_recipients_returns_the_first_answer_and_uses_no_quota() {
     assert_eq!(test.row::<Quota>(sender.account.as_bytes()).hour_used, 2);
     let other = vec![sender.message("c@example.net"), with_key(sender.message("a@example.net"), 1, 2)];
     let refused = accept_all(&test, other).unwrap_err();
-    assert_eq!(refused, OneRefused { place: 1, refusal: Refusal::IdempotencyMismatch });
+    assert_eq!(refused, FirstRefusal { place: 1, refusal: Refusal::IdempotencyMismatch });
     assert_eq!(test.count(Table::Messages, &[]), 2);
 }
 
@@ -153,7 +153,7 @@ proptest! {
                 prop_assert_eq!(accepted.len(), count);
                 prop_assert_eq!(test.count(Table::Messages, &[]), count);
             }
-            Err(OneRefused { place, .. }) => {
+            Err(FirstRefusal { place, .. }) => {
                 prop_assert_eq!(place, bad.min(room));
                 prop_assert_eq!(rows(&test), before);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::{AccountId, AlertId};
 use crate::domain::alert::{Condition, NoticeKind, Sighting};
 use crate::machine::alert::{Effect, Input, Open, State};
@@ -222,9 +222,9 @@ pub struct RaiseAlert {
 
 impl Op for RaiseAlert {
     type Reply = ChangedAlerts;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Infallible>> {
         let note = if self.is_over { happened } else { found };
         Ok(note(tables, self.account, &self.sighting)?)
     }
@@ -243,9 +243,9 @@ pub struct ClearAlert {
 
 impl Op for ClearAlert {
     type Reply = ChangedAlerts;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Infallible>> {
         Ok(gone(tables, self.account, self.condition, &self.subject)?)
     }
 }
@@ -279,9 +279,9 @@ pub struct RecordFindings {
 
 impl Op for RecordFindings {
     type Reply = ChangedAlerts;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangedAlerts, OpError<Infallible>> {
         let mut changed = ChangedAlerts::default();
         for finding in &self.findings {
             for subject in known_subjects(tables, finding.account, finding.condition)? {

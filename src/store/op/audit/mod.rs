@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::{AccountId, ChangeId, Ulid};
 use crate::domain::audit::{Actor, Change};
 use crate::domain::limits::AUDIT_LINES_COUNT;
@@ -114,9 +114,9 @@ pub struct NoteChange {
 impl Op for NoteChange {
     /// Identifier of the line.
     type Reply = ChangeId;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangeId, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangeId, OpError<Infallible>> {
         Ok(write(tables, self.account, &self.actor, self.change.clone())?)
     }
 }

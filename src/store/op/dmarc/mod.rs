@@ -115,7 +115,7 @@ pub struct SourceCounts {
 
 /// Outcome of recording a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recorded {
+pub enum RecordOutcome {
     /// The messages are counted.
     Counted,
     /// The report is listed, but its messages are not counted.
@@ -127,11 +127,11 @@ pub enum Recorded {
 }
 
 impl Op for RecordDmarcReport {
-    type Reply = Recorded;
+    type Reply = RecordOutcome;
     /// The account may no longer send from the domain, or the domain was removed.
     type Refusal = NotFound;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Recorded, OpError<NotFound>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<RecordOutcome, OpError<NotFound>> {
         let row: Option<DomainRow> = tables.row(&schema::domain(self.account, self.domain))?;
         if !row.is_some_and(|row| row.status.may_send()) {
             return Err(OpError::Refused(NotFound));
@@ -140,27 +140,27 @@ impl Op for RecordDmarcReport {
         if let Some(seen) = &seen
             && tables.has(Table::DmarcSeen, seen)?
         {
-            return Ok(Recorded::Repeated);
+            return Ok(RecordOutcome::Repeated);
         }
         let day_key = keys::dmarc_day(self.account, self.domain, self.day());
         let mut day: DmarcDayRow = or_default(tables.row(&day_key))?;
         let recorded = match &self.signer {
             None => {
                 if day.unauthentic >= UNAUTHENTIC_MAX {
-                    return Ok(Recorded::OverLimit);
+                    return Ok(RecordOutcome::OverLimit);
                 }
                 day.unauthentic += 1;
-                Recorded::Unauthentic
+                RecordOutcome::Unauthentic
             }
             Some(signer) => {
                 if !admit(&mut day, signer) {
-                    return Ok(Recorded::OverLimit);
+                    return Ok(RecordOutcome::OverLimit);
                 }
                 self.count(tables, &mut day, signer)?;
                 if let Some(seen) = seen {
                     tables.put_bytes(Table::DmarcSeen, &seen, Vec::new());
                 }
-                Recorded::Counted
+                RecordOutcome::Counted
             }
         };
         tables.put(&day_key, &day);

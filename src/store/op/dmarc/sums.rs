@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::first_kept;
 use crate::base::id::{AccountId, DomainId};
 use crate::store::error::OpError;
-use crate::store::op::{Never, Op};
+use crate::store::op::{Infallible, Op};
 use crate::store::read::Read as _;
 use crate::store::row::dmarc::DmarcSumsRow;
 use crate::store::schema::dmarc::dmarc_day;
@@ -28,9 +28,9 @@ pub struct KeepDmarcSums {
 
 impl Op for KeepDmarcSums {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let has_domain = tables.has(Table::Domains, &schema::domain(self.account, self.domain))?;
         if has_domain && self.from >= first_kept(tables.expiry()) {
             tables.put(&dmarc_day(self.account, self.domain, self.from), &self.row);

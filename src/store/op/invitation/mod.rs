@@ -101,9 +101,9 @@ impl Op for InviteUser {
 /// A change of a user that also proves their address: the operator made it on the command line, or the user opened a
 /// link sent to the address.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Vouched<O>(pub O);
+pub struct ProvingAddress<O>(pub O);
 
-impl<O: Auditable<Reply = User>> Op for Vouched<O> {
+impl<O: Auditable<Reply = User>> Op for ProvingAddress<O> {
     type Reply = User;
     type Refusal = O::Refusal;
 
@@ -114,7 +114,7 @@ impl<O: Auditable<Reply = User>> Op for Vouched<O> {
     }
 }
 
-impl<O: Auditable<Reply = User>> Auditable for Vouched<O> {
+impl<O: Auditable<Reply = User>> Auditable for ProvingAddress<O> {
     fn change(&self, user: &User) -> Change {
         self.0.change(user)
     }

@@ -91,7 +91,7 @@ fn the_operator_proves_an_address_and_removing_the_user_forgets_it() {
     let email = user(1).email;
     test.done(CreateUser { account, user: user(2) });
     assert!(!is_proven(&test.snapshot(), &user(2).email).unwrap());
-    test.done(Vouched(CreateUser { account, user: user(1) }));
+    test.done(ProvingAddress(CreateUser { account, user: user(1) }));
     assert!(is_proven(&test.snapshot(), &email).unwrap());
     test.done(DeleteUser { account, user: user(1).id, keeps_owner: false });
     assert!(!is_proven(&test.snapshot(), &email).unwrap());

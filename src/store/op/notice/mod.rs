@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::{AccountId, AlertId, NoticeId};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
@@ -48,9 +48,9 @@ pub struct Announce {
 
 impl Op for Announce {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let (account, alert) = (self.timer.account, AlertId(self.timer.id));
         let key = schema::alert(account, alert);
@@ -166,9 +166,9 @@ pub struct SettleNotice {
 
 impl Op for SettleNotice {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(timer(self.due, self.notice));
         let key = *self.notice.as_bytes();
         let Some(mut row) = tables.sound_row::<NoticeRow>(&key)?.filter(|row| row.due == self.due) else {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource, Complaint};
-use crate::machine::transfer::Wire;
+use crate::machine::transfer::AttemptProgress;
 use crate::store::op::Op;
 use crate::store::op::accept::Accept;
 use crate::store::op::report::{RecordReport, ReportMeaning, ReportedMessage};
@@ -43,7 +43,7 @@ fn settle(test: &TestStore, sender: &Sender<'_>, message: MessageId, end: Transf
 }
 
 fn record_report(test: &TestStore, sender: &Sender<'_>, message: MessageId, news: ReportMeaning) {
-    let (account, wire, others) = (sender.account, Wire::Idle, vec![]);
+    let (account, wire, others) = (sender.account, AttemptProgress::Idle, vec![]);
     test.done(RecordReport { messages: vec![ReportedMessage { account, message, wire, news, others }] });
 }
 
@@ -99,7 +99,7 @@ fn a_message_that_was_delivered_and_bounced_is_one_message_in_either_order() {
     record_report(&test, &sender, late, returned());
     record_report(&test, &sender, late, returned());
     // The report arrives before the outcome of an attempt in flight.
-    let (account, wire, others) = (sender.account, Wire::Busy, vec![]);
+    let (account, wire, others) = (sender.account, AttemptProgress::Busy, vec![]);
     let news = ReportedMessage { account, message: overtaken, wire, news: returned(), others };
     test.done(RecordReport { messages: vec![news] });
     settle(&test, &sender, overtaken, TransferEnd::Delivered, Some("google"));

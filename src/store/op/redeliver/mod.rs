@@ -10,7 +10,7 @@ use crate::domain::event::TestRecord;
 use crate::machine::delivery::{self, Stage};
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read};
-use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::delivery::{DeliveryPayload, DeliveryRow};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::EventLogRow;
 use crate::store::schema::{self, Table};
@@ -64,7 +64,7 @@ impl Op for TestEndpoint {
         let event: EventId = tables.next_id();
         let body = TestRecord::new(event, tables.now()).to_json();
         let state = delivery::State::new(tables.now());
-        let row = DeliveryRow { endpoint: self.endpoint, event, owed: Owed::Test { body }, state };
+        let row = DeliveryRow { endpoint: self.endpoint, event, owed: DeliveryPayload::Test { body }, state };
         let id = owe(tables, self.account, &row, endpoint.state.is_enabled())?;
         outstanding::requested(tables, self.account, id, &row)?;
         Ok(id)
@@ -175,7 +175,7 @@ impl Replay {
         read: &impl Read,
         endpoint: &EndpointRow,
         row: Ulid,
-    ) -> Result<Option<(EventId, Owed)>, StoreError> {
+    ) -> Result<Option<(EventId, DeliveryPayload)>, StoreError> {
         let again = match self.of {
             ReplayOf::All => self.logged(read, EventId(row))?,
             ReplayOf::Failed => self.failed(read, DeliveryId(row))?,
@@ -185,13 +185,13 @@ impl Replay {
         Ok((!is_owed).then_some((event, owed)))
     }
 
-    fn logged(&self, read: &impl Read, event: EventId) -> Result<Option<(EventId, Owed)>, StoreError> {
+    fn logged(&self, read: &impl Read, event: EventId) -> Result<Option<(EventId, DeliveryPayload)>, StoreError> {
         let row = read.sound_row::<EventLogRow>(&schema::event(self.account, event))?;
-        Ok(row.map(|EventLogRow { message, kind }| (event, Owed::Event { message, kind })))
+        Ok(row.map(|EventLogRow { message, kind }| (event, DeliveryPayload::Event { message, kind })))
     }
 
     /// Returns the event of a failed delivery that is the latest of its event to this endpoint.
-    fn failed(&self, read: &impl Read, id: DeliveryId) -> Result<Option<(EventId, Owed)>, StoreError> {
+    fn failed(&self, read: &impl Read, id: DeliveryId) -> Result<Option<(EventId, DeliveryPayload)>, StoreError> {
         let Some(row) = read.sound_row::<DeliveryRow>(&schema::delivery(self.account, id))? else { return Ok(None) };
         if row.state.stage != Stage::Failed || row.event.0 < self.since {
             return Ok(None);

@@ -74,7 +74,7 @@ fn a_test_is_attempted_like_any_delivery_but_not_counted() {
     let sender = test.sender();
     let endpoint = test.endpoint(sender.account, Some(&[EventType::Bounced]));
     let delivery = test.done(TestEndpoint { account: sender.account, endpoint });
-    let Owed::Test { body } = row(&test, &sender, delivery).owed else { panic!("a test") };
+    let DeliveryPayload::Test { body } = row(&test, &sender, delivery).owed else { panic!("a test") };
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((&body["type"], &body["message_id"]), (&"test".into(), &serde_json::Value::Null));
     assert_eq!(test.count(Table::EventLog, &[]), 0);

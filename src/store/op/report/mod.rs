@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{self, EventDetails, Subject};
 use super::suppression::{self, Suppression};
-use super::{Never, Op, waiting};
+use super::{Infallible, Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventType};
-use crate::machine::transfer::{Effect, Input, Wire};
+use crate::machine::transfer::{AttemptProgress, Effect, Input};
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -48,7 +48,7 @@ pub struct ReportedMessage {
     /// The message.
     pub message: MessageId,
     /// Whether another task held the message's lease: then its attempt ends by its own outcome.
-    pub wire: Wire,
+    pub wire: AttemptProgress,
     /// Meaning of the report.
     pub news: ReportMeaning,
     /// Other messages to the same address, with leases held by the caller. They end if this report suppresses the
@@ -66,9 +66,9 @@ pub struct RecordReport {
 impl Op for RecordReport {
     /// Number of messages for which the report was new.
     type Reply = usize;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, OpError<Infallible>> {
         let mut recorded = 0;
         for message in &self.messages {
             recorded += usize::from(message.record(tables)?);
@@ -178,8 +178,8 @@ impl ReportedMessage {
     /// Stops further attempts. An attempt in flight keeps its timer, so that its outcome is recorded.
     fn stop_attempts(&self, tables: &mut Tables<'_>, row: &MessageRow, transfer: &mut TransferRow) {
         match self.wire {
-            Wire::Busy => {}
-            Wire::Idle => waiting::end(tables, self.account, self.message, &row.to, transfer),
+            AttemptProgress::Busy => {}
+            AttemptProgress::Idle => waiting::end(tables, self.account, self.message, &row.to, transfer),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::event::{BounceKind, BounceSource};
 use crate::machine::transfer::Status;
-use crate::store::op::settle_transfer::{SettleTransfer, Settled, TransferEnd};
+use crate::store::op::settle_transfer::{SettleOutcome, SettleTransfer, TransferEnd};
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
@@ -56,7 +56,7 @@ impl<'a> Scenario<'a> {
 
     fn delivered(test: &'a TestStore) -> Self {
         let scenario = Self::of(test);
-        assert_eq!(scenario.settle(TransferEnd::Delivered), Settled::Recorded);
+        assert_eq!(scenario.settle(TransferEnd::Delivered), SettleOutcome::Recorded);
         scenario
     }
 
@@ -65,7 +65,7 @@ impl<'a> Scenario<'a> {
         Self { message: self.sender.accept("c@example.net"), ..*self }
     }
 
-    fn settle(&self, end: TransferEnd) -> Settled {
+    fn settle(&self, end: TransferEnd) -> SettleOutcome {
         let (account, message) = (self.sender.account, self.message);
         let due = self.transfer().due.unwrap_or_default();
         let facts = AttemptFacts { smtp_code: Some(250), relay: Some("direct".into()), ..AttemptFacts::default() };
@@ -83,14 +83,14 @@ impl<'a> Scenario<'a> {
         })
     }
 
-    fn report_with(&self, wire: Wire, news: ReportMeaning) -> usize {
+    fn report_with(&self, wire: AttemptProgress, news: ReportMeaning) -> usize {
         let (account, message) = (self.sender.account, self.message);
         self.test
             .done(RecordReport { messages: vec![ReportedMessage { account, message, wire, news, others: vec![] }] })
     }
 
     fn record_report(&self, news: ReportMeaning) -> usize {
-        self.report_with(Wire::Idle, news)
+        self.report_with(AttemptProgress::Idle, news)
     }
 
     fn transfer(&self) -> TransferRow {
@@ -190,8 +190,8 @@ fn a_report_that_ends_a_queued_message_stops_its_retries() {
 fn a_message_in_flight_ends_by_its_own_outcome() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
-    assert_eq!(scenario.report_with(Wire::Busy, bounced(true)), 1);
-    assert_eq!(scenario.settle(TransferEnd::Delivered), Settled::Recorded);
+    assert_eq!(scenario.report_with(AttemptProgress::Busy, bounced(true)), 1);
+    assert_eq!(scenario.settle(TransferEnd::Delivered), SettleOutcome::Recorded);
     assert_eq!(scenario.types(), ["queued", "bounced", "delivered"]);
     let transfer = scenario.transfer();
     assert_eq!((transfer.state.status(), transfer.attempts), (Status::Bounced, 1));
@@ -203,9 +203,9 @@ fn a_message_in_flight_ends_by_its_own_outcome() {
 fn a_crash_in_flight_after_a_report_ends_the_message_without_a_retry() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
-    scenario.report_with(Wire::Busy, bounced(true));
+    scenario.report_with(AttemptProgress::Busy, bounced(true));
     assert_eq!(test.timers(TimerKind::Transfer).len(), 1);
-    assert_eq!(scenario.settle(TransferEnd::Over), Settled::Recorded);
+    assert_eq!(scenario.settle(TransferEnd::Over), SettleOutcome::Recorded);
     assert_eq!((scenario.transfer().attempts, scenario.transfer().due), (0, None));
     assert!(test.timers(TimerKind::Transfer).is_empty());
     assert_eq!(scenario.types(), ["queued", "bounced"]);
@@ -219,7 +219,7 @@ fn a_report_may_cover_several_messages_and_ignores_unknown_ones() {
     let about = |scenario: &Scenario<'_>, message| ReportedMessage {
         account: scenario.sender.account,
         message,
-        wire: Wire::Idle,
+        wire: AttemptProgress::Idle,
         news: bounced(false),
         others: vec![],
     };
@@ -236,7 +236,8 @@ fn other_messages_to_the_suppressed_address_end_in_the_same_transaction() {
         let scenario = Scenario::delivered(&test);
         let waiting = Scenario { message: scenario.sender.accept("b@EXAMPLE.net"), ..scenario };
         let (account, message) = (scenario.sender.account, scenario.message);
-        let news = ReportedMessage { account, message, wire: Wire::Idle, news, others: vec![waiting.message] };
+        let news =
+            ReportedMessage { account, message, wire: AttemptProgress::Idle, news, others: vec![waiting.message] };
         test.done(RecordReport { messages: vec![news] });
         assert_eq!(waiting.transfer().state.status(), left);
     }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::suspension::accepts_deliveries;
-use super::{Never, Op, alert, audit, outstanding};
+use super::{Infallible, Op, alert, audit, outstanding};
 use crate::base::id::{AccountId, AttemptId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
 use crate::domain::alert::{Condition, Severity, Sighting, Subject, SubjectKind};
@@ -12,7 +12,7 @@ use crate::domain::audit::{Action, Actor, Change};
 use crate::machine::{delivery, endpoint};
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::Read;
-use crate::store::row::delivery::{AttemptRow, DeliveryRow, Owed};
+use crate::store::row::delivery::{AttemptRow, DeliveryPayload, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -43,7 +43,7 @@ pub enum DeliveryEnd {
     /// One request was made.
     Attempted(Attempt),
     /// The endpoint has too many due deliveries. This delivery is parked until their number falls.
-    Overflowed(Unparking),
+    Overflowed(UnparkTimer),
     /// The endpoint is not enabled, or its account is suspended. The delivery is parked until that ends.
     Parked,
     /// The endpoint was deleted, or the delivery is older than 30 days.
@@ -52,7 +52,7 @@ pub enum DeliveryEnd {
 
 /// Whether a timer already exists for deliveries that were parked because too many were due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unparking {
+pub enum UnparkTimer {
     /// A timer exists.
     Armed,
     /// No timer exists, so arm one.
@@ -83,9 +83,9 @@ pub enum EndpointChange {
 
 impl Op for SettleDelivery {
     type Reply = EndpointChange;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointChange, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointChange, OpError<Infallible>> {
         tables.disarm(self.timer(self.due));
         let key = schema::delivery(self.account, self.delivery);
         let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(EndpointChange::None) };
@@ -131,7 +131,7 @@ impl SettleDelivery {
         tables: &mut Tables<'_>,
         row: &DeliveryRow,
         due: Timestamp,
-    ) -> Result<EndpointChange, OpError<Never>> {
+    ) -> Result<EndpointChange, OpError<Infallible>> {
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))?;
         if accepts_deliveries(tables, self.account, endpoint.as_ref())? {
             tables.arm(self.timer(due));
@@ -148,11 +148,11 @@ impl SettleDelivery {
         tables: &mut Tables<'_>,
         row: &DeliveryRow,
         due: Timestamp,
-        unparking: Unparking,
+        unparking: UnparkTimer,
     ) -> EndpointChange {
         let key = schema::parked(self.account, row.endpoint, due, self.delivery);
         tables.put_bytes(Table::Parked, &key, Vec::new());
-        if unparking == Unparking::Arm {
+        if unparking == UnparkTimer::Arm {
             tables.arm(Timer::new(tables.now(), TimerKind::Unpark, self.account, row.endpoint.0));
         }
         EndpointChange::None
@@ -170,9 +170,9 @@ impl SettleDelivery {
         };
         tables.put(&schema::attempt(self.account, self.delivery, row.state.attempts), &logged);
         match row.owed {
-            Owed::Event { .. } => self.step_endpoint(tables, row, attempt),
+            DeliveryPayload::Event { .. } => self.step_endpoint(tables, row, attempt),
             // A test is not counted (contract 5).
-            Owed::Test { .. } => Ok(EndpointChange::None),
+            DeliveryPayload::Test { .. } => Ok(EndpointChange::None),
         }
     }
 
@@ -247,9 +247,9 @@ const UNPARK_SLICE: usize = 256;
 
 impl Op for Unpark {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(Timer::new(self.due, TimerKind::Unpark, self.account, self.endpoint.0));
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
         if accepts_deliveries(tables, self.account, endpoint.as_ref())? {

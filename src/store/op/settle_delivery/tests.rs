@@ -240,7 +240,7 @@ fn overflowing_deliveries_of_an_enabled_endpoint_are_parked_until_their_timer() 
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
     let deliveries = [scenario.delivery(), scenario.delivery()];
-    for (delivery, unparking) in deliveries.into_iter().zip([Unparking::Arm, Unparking::Armed]) {
+    for (delivery, unparking) in deliveries.into_iter().zip([UnparkTimer::Arm, UnparkTimer::Armed]) {
         scenario.settle(delivery, DeliveryEnd::Overflowed(unparking));
     }
     assert!(test.timers(TimerKind::Delivery).is_empty());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{self, EventDetails, Subject};
 use super::suppression::{self, Suppression};
-use super::{Never, Op, waiting};
+use super::{Infallible, Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, EventType};
@@ -87,7 +87,7 @@ pub struct SettleTransfer {
 
 /// Result of settling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettleOutcome {
     /// The outcome is recorded.
     Recorded,
     /// The timer was stale and was only removed.
@@ -95,22 +95,22 @@ pub enum Settled {
 }
 
 impl Op for SettleTransfer {
-    type Reply = Settled;
-    type Refusal = Never;
+    type Reply = SettleOutcome;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Settled, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<SettleOutcome, OpError<Infallible>> {
         let key = schema::message(self.account, self.message);
         tables.disarm(self.timer(self.due));
         let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
         else {
-            return Ok(Settled::Stale);
+            return Ok(SettleOutcome::Stale);
         };
         match transfer.due {
             Some(due) if due == self.due => {}
             // The timer was brought forward during the attempt, because the clock was set back. Without this outcome
             // the message would be sent again.
             Some(due) if due < self.due && self.counts_as_attempt() => tables.disarm(self.timer(due)),
-            Some(_) | None => return Ok(Settled::Stale),
+            Some(_) | None => return Ok(SettleOutcome::Stale),
         }
         let now = tables.now();
         let input = match &self.end {
@@ -118,17 +118,17 @@ impl Op for SettleTransfer {
                 let end = tables.time().deadline(message.give_up_at);
                 self.rearm(tables, &mut transfer, (*until).min(end));
                 tables.put(&key, &transfer);
-                return Ok(Settled::Recorded);
+                return Ok(SettleOutcome::Recorded);
             }
             TransferEnd::Over => {
                 waiting::end(tables, self.account, self.message, &message.to, &mut transfer);
                 tables.put(&key, &transfer);
-                return Ok(Settled::Recorded);
+                return Ok(SettleOutcome::Recorded);
             }
             TransferEnd::Delivered => Input::Delivered,
             TransferEnd::Bounced(_) => Input::AttemptBounced,
             TransferEnd::GaveUp(_) => Input::GaveUp,
-            TransferEnd::Suppressed => Input::RecipientSuppressed(transfer::Wire::Idle),
+            TransferEnd::Suppressed => Input::RecipientSuppressed(transfer::AttemptProgress::Idle),
             TransferEnd::Deferred { .. } => Input::AttemptDeferred,
             TransferEnd::Crashed => {
                 transfer.crashes = transfer.crashes.saturating_add(1);
@@ -138,7 +138,7 @@ impl Op for SettleTransfer {
                 Some(since) if now < since + UNREADABLE_MAX => {
                     self.rearm(tables, &mut transfer, (now + UNREADABLE_AGAIN).min(message.give_up_at));
                     tables.put(&key, &transfer);
-                    return Ok(Settled::Recorded);
+                    return Ok(SettleOutcome::Recorded);
                 }
                 Some(_) => Input::GaveUp,
                 None => Input::AttemptDeferred,
@@ -160,7 +160,7 @@ impl Op for SettleTransfer {
         }
         tables.put(&key, &transfer);
         self.end_where_suppressed_meanwhile(tables, &message, transfer)?;
-        Ok(Settled::Recorded)
+        Ok(SettleOutcome::Recorded)
     }
 }
 
@@ -244,7 +244,7 @@ impl SettleTransfer {
             return Ok(());
         }
         let subject = Subject { account: self.account, id: self.message, row };
-        waiting::withdraw(tables, &subject, transfer, Input::RecipientSuppressed(transfer::Wire::Idle))
+        waiting::withdraw(tables, &subject, transfer, Input::RecipientSuppressed(transfer::AttemptProgress::Idle))
     }
 
     /// Returns the due time of the next attempt, or the message's expiry if there is none.

@@ -53,13 +53,13 @@ impl<'a> Scenario<'a> {
     }
 
     /// Serves the message's timer at its due time.
-    fn settle(&self, end: TransferEnd, facts: AttemptFacts, random: [u8; 4]) -> Settled {
+    fn settle(&self, end: TransferEnd, facts: AttemptFacts, random: [u8; 4]) -> SettleOutcome {
         let due = self.transfer().due.unwrap_or_default();
         self.test.set_now(due.max(self.test.now()));
         self.settle_timer(due, end, facts, random)
     }
 
-    fn settle_timer(&self, due: Timestamp, end: TransferEnd, facts: AttemptFacts, random: [u8; 4]) -> Settled {
+    fn settle_timer(&self, due: Timestamp, end: TransferEnd, facts: AttemptFacts, random: [u8; 4]) -> SettleOutcome {
         let (account, message) = (self.sender.account, self.message);
         self.test.done(SettleTransfer {
             account,
@@ -95,7 +95,7 @@ fn a_delivered_message_has_no_further_attempt() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
     test.pass(MINUTE);
-    assert_eq!(scenario.settle(TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
+    assert_eq!(scenario.settle(TransferEnd::Delivered, facts(250), [0; 4]), SettleOutcome::Recorded);
     let transfer = scenario.transfer();
     assert_eq!(scenario.status(), "delivered");
     assert_eq!((transfer.attempts, transfer.due, transfer.delivered_at), (1, None, Some(test.now())));
@@ -113,7 +113,7 @@ fn deferrals_follow_the_schedule_within_ten_percent() {
     let scenario = Scenario::of(&test);
     let draws = [[0; 4], [255; 4], [128, 0, 0, 0], [0; 4], [255; 4], [0; 4], [0; 4], [0; 4]];
     for ((attempt, minutes), random) in (1..).zip([1, 2, 4, 8, 15, 30, 60, 60]).zip(draws) {
-        assert_eq!(scenario.settle(deferred(), facts(451), random), Settled::Recorded);
+        assert_eq!(scenario.settle(deferred(), facts(451), random), SettleOutcome::Recorded);
         let transfer = scenario.transfer();
         let due = transfer.due.unwrap();
         let wait = due.since(test.now());
@@ -202,7 +202,7 @@ fn a_stale_timer_is_removed_without_effect() {
     scenario.settle(deferred(), facts(451), [0; 4]);
     let before = scenario.transfer();
     let settled = scenario.settle_timer(first, TransferEnd::Delivered, facts(250), [0; 4]);
-    assert_eq!(settled, Settled::Stale);
+    assert_eq!(settled, SettleOutcome::Stale);
     let after = scenario.transfer();
     assert_eq!((after.state, after.attempts, after.due), (before.state, before.attempts, before.due));
     assert_eq!((scenario.events().len(), scenario.due_timers()), (2, vec![before.due.unwrap()]));
@@ -213,8 +213,8 @@ fn an_outcome_recorded_twice_counts_once() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
     let due = scenario.transfer().due.unwrap();
-    assert_eq!(scenario.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
-    assert_eq!(scenario.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Stale);
+    assert_eq!(scenario.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), SettleOutcome::Recorded);
+    assert_eq!(scenario.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), SettleOutcome::Stale);
     assert_eq!((scenario.events().len(), scenario.transfer().attempts), (2, 1));
 }
 
@@ -285,10 +285,10 @@ fn the_hour_of_unreadable_content_restarts_after_an_attempt() {
     let test = TestStore::new();
     let scenario = Scenario::of(&test);
     let unreadable = || scenario.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
-    (0..50).for_each(|_| assert_eq!(unreadable(), Settled::Recorded));
+    (0..50).for_each(|_| assert_eq!(unreadable(), SettleOutcome::Recorded));
     scenario.settle(deferred(), facts(450), [0; 4]);
     assert_eq!(scenario.transfer().unreadable_since, None);
-    (0..50).for_each(|_| assert_eq!(unreadable(), Settled::Recorded));
+    (0..50).for_each(|_| assert_eq!(unreadable(), SettleOutcome::Recorded));
     assert_eq!(scenario.status(), "deferred");
 }
 

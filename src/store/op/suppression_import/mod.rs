@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::suppression::{Suppression, add_in};
 use super::suppression_count::{self, TooManySuppressions};
-use super::{Never, Op};
+use super::{Infallible, Op};
 use crate::base::id::{AccountId, Ulid};
 use crate::store::error::{OpError, StoreError};
 use crate::store::read::{Order, Read as _, after_prefix};
@@ -91,9 +91,9 @@ pub struct FinishImport {
 
 impl Op for FinishImport {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         let row = unfinished(tables, self.account, self.import)?;
         tables.put(self.account.as_bytes(), &SuppressionImportRow { stage: ImportStage::Finished, ..row });
         Ok(())
@@ -116,9 +116,9 @@ pub struct EndImport {
 
 impl Op for EndImport {
     type Reply = ();
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), OpError<Infallible>> {
         tables.disarm(self.timer);
         let row = tables.row::<SuppressionImportRow>(self.timer.account.as_bytes())?;
         if row.is_some_and(|row| row.id == self.timer.id && row.stage == ImportStage::Finished) {
@@ -130,17 +130,17 @@ impl Op for EndImport {
 
 /// Undoes a slice of an unfinished import.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct TakeBackImport {
+pub struct UndoImport {
     /// The timer of the import.
     pub timer: Timer,
 }
 
-impl Op for TakeBackImport {
+impl Op for UndoImport {
     /// Whether nothing of the import is left.
     type Reply = bool;
-    type Refusal = Never;
+    type Refusal = Infallible;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, OpError<Infallible>> {
         let account = self.timer.account;
         let row = unfinished(tables, account, self.timer.id)?;
         let ImportStage::Unfinished(after) = row.stage else { return Ok(true) };

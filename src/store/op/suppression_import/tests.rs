@@ -62,7 +62,7 @@ fn a_crash_between_two_batches_undoes_the_import() {
     assert_eq!(shown(&test), 1);
     assert_eq!(test.timers(TimerKind::SuppressionImport), [timer], "it removes the rows");
     let mut slices = 1;
-    while !test.done(TakeBackImport { timer }) {
+    while !test.done(UndoImport { timer }) {
         assert_eq!(shown(&test), 1);
         slices += 1;
     }
@@ -83,7 +83,7 @@ fn mail_flows_between_batches_and_a_manual_suppression_outlives_the_import() {
     assert!(is_listed(&test, account, 7) && !is_listed(&test, account, 8));
     assert_eq!(rows(&test), (IMPORTED_MAX, IMPORTED_MAX, 1), "the hidden row was replaced");
     test.done(batch(account, timer, 1));
-    while !test.done(TakeBackImport { timer }) {}
+    while !test.done(UndoImport { timer }) {}
     let key = schema::named(account, b"a7@example.net");
     assert_eq!(find(&test.snapshot(), account, &key).unwrap().unwrap().reason, SuppressionReason::Manual);
     assert_eq!(rows(&test), (1, 1, 0));
@@ -94,7 +94,7 @@ fn a_batch_of_an_ended_import_writes_nothing() {
     let test = TestStore::new();
     let account = test.account(QuotaLimits::default());
     let timer = test.done(BeginImport { account });
-    while !test.done(TakeBackImport { timer }) {}
+    while !test.done(UndoImport { timer }) {}
     assert!(matches!(test.commit(batch(account, timer, 0)), Err(OpError::Failed(error)) if error.is_of_row()));
     let second = test.done(BeginImport { account });
     assert!(test.commit(batch(account, timer, 0)).is_err());

@@ -8,7 +8,7 @@ use crate::store::open::SyncRule;
 
 /// State of a batch that waits for the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store) enum Landing {
+pub(in crate::store) enum BatchState {
     /// The batch counts.
     Landed,
     /// The bucket will confirm nothing more.
@@ -34,16 +34,16 @@ impl Outbox {
 
     /// Waits until the batch `sequence` counts, for at most `limit`: it can be restored from the bucket, or the store
     /// continues without the bucket. A batch after a gap can't be restored before the next base.
-    pub(in crate::store) fn landing(&self, sequence: u64, limit: Duration) -> Landing {
+    pub(in crate::store) fn landing(&self, sequence: u64, limit: Duration) -> BatchState {
         let has_landed = |state: &State| state.is_degraded || state.is_restorable(sequence);
         let is_pending = |state: &mut State| !state.has_ended && !has_landed(state);
         let waited = self.landed.wait_timeout_while(self.state(), limit, is_pending);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if has_landed(&state) {
             state.is_in_doubt = false;
-            return Landing::Landed;
+            return BatchState::Landed;
         }
-        if state.has_ended { Landing::Ended } else { Landing::Pending }
+        if state.has_ended { BatchState::Ended } else { BatchState::Pending }
     }
 
     /// Records that the batch `sequence` has waited too long for the bucket. Returns whether its callers need not be

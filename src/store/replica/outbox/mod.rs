@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::backlog::{Backlog, Stored};
+use super::backlog::{Backlog, StoredRecord};
 use super::position::{Position, Sequence};
 use super::record;
 use crate::base::time::Timestamp;
@@ -20,7 +20,7 @@ use crate::store::open::{ReplicaStart, SyncRule};
 mod gap;
 mod landing;
 
-pub(in crate::store) use landing::Landing;
+pub(in crate::store) use landing::BatchState;
 
 /// Size of the records in memory above which stored ones are dropped from it.
 const MEMORY_BYTES: usize = 64 << 20;
@@ -51,7 +51,7 @@ struct QueuedRecords {
     sequence: Sequence,
     bytes: usize,
     payload: Option<Arc<[u8]>>,
-    stored: Option<Stored>,
+    stored: Option<StoredRecord>,
 }
 
 #[derive(Default)]
@@ -220,7 +220,7 @@ impl Outbox {
         }
     }
 
-    fn mark_stored(&self, pending: &[(u64, Arc<[u8]>)], stored: &[Stored]) {
+    fn mark_stored(&self, pending: &[(u64, Arc<[u8]>)], stored: &[StoredRecord]) {
         let mut state = self.state();
         let State { waiting, staged, memory_bytes, .. } = &mut *state;
         for ((sequence, _), stored) in pending.iter().zip(stored) {

@@ -133,29 +133,29 @@ fn network(number: u32) -> SourceNetwork {
 fn a_report_is_counted_once_and_repeated_for_400_days() {
     let world = World::new();
     let report = || world.report("one", "1", &[network(1), network(2)]);
-    assert_eq!(world.test.done(report()), Recorded::Counted);
-    assert_eq!(world.test.done(report()), Recorded::Repeated);
+    assert_eq!(world.test.done(report()), RecordOutcome::Counted);
+    assert_eq!(world.test.done(report()), RecordOutcome::Repeated);
     let yesterday = day_of(world.test.now()) - 1;
     assert_eq!(world.counted(), [(yesterday, network(1), 1), (yesterday, network(2), 1)]);
-    assert_eq!(world.test.done(world.report("one", "2", &[network(1)])), Recorded::Counted);
-    assert_eq!(world.test.done(world.report("two", "1", &[network(1)])), Recorded::Counted, "another From domain");
+    assert_eq!(world.test.done(world.report("one", "2", &[network(1)])), RecordOutcome::Counted);
+    assert_eq!(world.test.done(world.report("two", "1", &[network(1)])), RecordOutcome::Counted, "another From domain");
     let mut other_begin = report();
     other_begin.report.begin = other_begin.report.begin + Duration::from_secs(1);
-    assert_eq!(world.test.done(other_begin), Recorded::Counted);
+    assert_eq!(world.test.done(other_begin), RecordOutcome::Counted);
     assert_eq!(world.rows(Table::DmarcReports), 4);
 }
 
 #[test]
 fn an_unauthentic_report_is_listed_but_does_not_count_or_replace_the_authentic_one() {
     let world = World::new();
-    assert_eq!(world.test.done(world.unauthentic("one", "1")), Recorded::Unauthentic);
+    assert_eq!(world.test.done(world.unauthentic("one", "1")), RecordOutcome::Unauthentic);
     assert_eq!((world.counted(), world.rows(Table::DmarcReports), world.rows(Table::DmarcSeen)), (vec![], 1, 0));
-    assert_eq!(world.test.done(world.report("one", "1", &[network(1)])), Recorded::Counted);
-    assert_eq!(world.test.done(world.unauthentic("one", "1")), Recorded::Repeated);
+    assert_eq!(world.test.done(world.report("one", "1", &[network(1)])), RecordOutcome::Counted);
+    assert_eq!(world.test.done(world.unauthentic("one", "1")), RecordOutcome::Repeated);
     for n in 1..UNAUTHENTIC_MAX {
-        assert_eq!(world.test.done(world.unauthentic("one", &format!("x{n}"))), Recorded::Unauthentic);
+        assert_eq!(world.test.done(world.unauthentic("one", &format!("x{n}"))), RecordOutcome::Unauthentic);
     }
-    assert_eq!(world.test.done(world.unauthentic("one", "last")), Recorded::OverLimit);
+    assert_eq!(world.test.done(world.unauthentic("one", "last")), RecordOutcome::OverLimit);
 }
 
 #[test]
@@ -164,13 +164,13 @@ fn a_day_limits_its_reports_in_total_and_for_each_signing_domain() {
     for signer in 0..REPORTS_MAX / REPORTS_OF_SIGNER_MAX {
         let reporter = format!("r{signer}");
         for n in 0..REPORTS_OF_SIGNER_MAX {
-            assert_eq!(world.test.done(world.report(&reporter, &n.to_string(), &[])), Recorded::Counted);
+            assert_eq!(world.test.done(world.report(&reporter, &n.to_string(), &[])), RecordOutcome::Counted);
         }
-        assert_eq!(world.test.done(world.report(&reporter, "more", &[])), Recorded::OverLimit);
+        assert_eq!(world.test.done(world.report(&reporter, "more", &[])), RecordOutcome::OverLimit);
     }
-    assert_eq!(world.test.done(world.report("another", "1", &[])), Recorded::OverLimit);
+    assert_eq!(world.test.done(world.report("another", "1", &[])), RecordOutcome::OverLimit);
     world.test.pass(DAY);
-    assert_eq!(world.test.done(world.report("another", "1", &[])), Recorded::Counted, "another day");
+    assert_eq!(world.test.done(world.report("another", "1", &[])), RecordOutcome::Counted, "another day");
 }
 
 #[test]
@@ -181,18 +181,18 @@ fn subdomains_of_a_signing_domain_share_its_daily_limit() {
         world.test.done(RecordDmarcReport { signer: Some(signer.parse().unwrap()), ..op })
     };
     for n in 0..REPORTS_OF_SIGNER_MAX {
-        assert_eq!(signed_by(&format!("s{n}.deep.reporter.example")), Recorded::Counted);
+        assert_eq!(signed_by(&format!("s{n}.deep.reporter.example")), RecordOutcome::Counted);
     }
     for signer in ["another.reporter.example", "reporter.example", "x.y.reporter.example"] {
-        assert_eq!(signed_by(signer), Recorded::OverLimit, "{signer}");
+        assert_eq!(signed_by(signer), RecordOutcome::OverLimit, "{signer}");
     }
-    assert_eq!(signed_by("other.example"), Recorded::Counted);
-    assert_eq!([signed_by("one.co.uk"), signed_by("two.co.uk")], [Recorded::Counted; 2]);
+    assert_eq!(signed_by("other.example"), RecordOutcome::Counted);
+    assert_eq!([signed_by("one.co.uk"), signed_by("two.co.uk")], [RecordOutcome::Counted; 2]);
     // Names below a private suffix are free.
     for n in 0..REPORTS_OF_SIGNER_MAX {
-        assert_eq!(signed_by(&format!("a{n}.duckdns.org")), Recorded::Counted);
+        assert_eq!(signed_by(&format!("a{n}.duckdns.org")), RecordOutcome::Counted);
     }
-    assert_eq!(signed_by("b.duckdns.org"), Recorded::OverLimit);
+    assert_eq!(signed_by("b.duckdns.org"), RecordOutcome::OverLimit);
 }
 
 #[test]

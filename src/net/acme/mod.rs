@@ -135,10 +135,13 @@ impl Acme {
             }
             tokio::select! {
                 () = tokio::time::sleep(due.since(now).min(LOOK)) => {}
-                () = at_once.notified() => match renewal::due(self.held(), RenewalFailures::default(), self.clock.now()) {
-                    wanted if wanted <= self.clock.now() => self.attempt().await,
-                    wanted => tracing::info!(renewal = %wanted, "certificate is current"),
-                },
+                () = at_once.notified() => {
+                    let (now, no_failures) = (self.clock.now(), RenewalFailures::default());
+                    match renewal::due(self.held(), no_failures, now) {
+                        wanted if wanted <= now => self.attempt().await,
+                        wanted => tracing::info!(renewal = %wanted, "certificate is current"),
+                    }
+                }
             }
         }
     }

@@ -83,8 +83,8 @@ impl Connection {
     /// Sends one request and waits for the head of its answer.
     ///
     /// # Errors
-    /// Errors of HTTP. [`PreambleTooLong`](super::preamble::TooMuchBefore) if more interim answers or bytes than allowed
-    /// arrived before that head.
+    /// Errors of HTTP. [`PreambleTooLong`](super::preamble::PreambleTooLong) if more interim answers or bytes than
+    /// allowed arrived before that head.
     pub(in crate::net) async fn exchange(
         &mut self,
         mut request: Request<Full<Bytes>>,

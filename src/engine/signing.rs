@@ -27,6 +27,23 @@ const KEYS_MAX: usize = 4096;
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// The place of a job among those of its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobPlace {
+    /// Behind the others.
+    Last,
+    /// Before the others, because it continues a submission that has begun. Otherwise all that wait would end, and be
+    /// committed, at the same time.
+    First,
+}
+
+impl JobPlace {
+    /// Returns the place of the next job of a list of which some messages may be `done`.
+    pub(super) const fn after(done: usize) -> Self {
+        if done == 0 { Self::Last } else { Self::First }
+    }
+}
+
 /// A fixed number of threads for CPU-bound work.
 pub(super) struct SigningPool {
     /// `None` if callers run the work themselves.
@@ -57,7 +74,7 @@ impl SigningPool {
     /// ([`MESSAGES_PER_JOB`]). If it panics, its captured values are dropped.
     pub(super) fn post(&self, account: AccountId, work: impl FnOnce() + Send + 'static) {
         match &self.jobs {
-            Some(jobs) => jobs.push(account, Box::new(work)),
+            Some(jobs) => jobs.push(account, JobPlace::Last, Box::new(work)),
             None => Self::do_here(work),
         }
     }
@@ -66,10 +83,15 @@ impl SigningPool {
     pub(super) async fn run<T: Send + 'static>(
         &self,
         account: AccountId,
+        place: JobPlace,
         make: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, made) = oneshot::channel();
-        self.post(account, move || drop(sender.send(make())));
+        let work = move || drop(sender.send(make()));
+        match &self.jobs {
+            Some(jobs) => jobs.push(account, place, Box::new(work)),
+            None => Self::do_here(work),
+        }
         made.await.ok()
     }
 
@@ -130,8 +152,12 @@ impl Jobs {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, account: AccountId, work: Work) {
-        self.queue().jobs.push(account, work);
+    fn push(&self, account: AccountId, place: JobPlace, work: Work) {
+        let jobs = &mut self.queue().jobs;
+        match place {
+            JobPlace::Last => jobs.push(account, work),
+            JobPlace::First => jobs.push_front(account, work),
+        }
         self.is_changed.notify_one();
     }
 

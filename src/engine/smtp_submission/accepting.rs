@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::copies::{Chunk, Copies, SharedMessage};
 use super::recipient::{COPIES_BYTES_MAX, Transaction, check_key};
 use super::{SmtpClient, failed, reply};
+use crate::engine::signing::JobPlace;
 use crate::engine::submit::{BegunKey, KeyMark, TRIES};
 use crate::engine::{Caller, Engine};
 use crate::mail::submitted::{ReadingFacts, SubmittedMessage};
@@ -101,7 +102,7 @@ impl ReceivedTransaction {
     async fn read(&self, message: Vec<u8>) -> Result<SharedMessage, Failure> {
         let (mail_from, client) = (self.transaction.sender.mail_from.clone(), self.client.clone());
         let copies = self.transaction.recipients.len();
-        self.on_pool(move |engine| {
+        self.on_pool(JobPlace::Last, move |engine| {
             let facts = ReadingFacts { mail_from: &mail_from, limits: engine.submission_limits() };
             let bytes = u64::try_from(message.len().saturating_mul(copies)).unwrap_or(u64::MAX);
             let read = SubmittedMessage::read(message, &facts).map_err(|fault| reply::unsubmitted(&fault))?;
@@ -148,7 +149,7 @@ impl ReceivedTransaction {
             Copies::begin(engine, caller, shared, recipients, claims)
                 .map(|copies| copies.with_next(engine, Chunk::default()))
         };
-        let (mut copies, mut made) = self.on_pool(begin).await?.map_err(refused)?;
+        let (mut copies, mut made) = self.on_pool(JobPlace::First, begin).await?.map_err(refused)?;
         loop {
             let mut chunk = made.map_err(refused)?;
             let is_done = copies.is_done();
@@ -161,7 +162,7 @@ impl ReceivedTransaction {
             if is_done {
                 break;
             }
-            (copies, made) = self.on_pool(move |engine| copies.with_next(engine, chunk)).await?;
+            (copies, made) = self.on_pool(JobPlace::First, move |engine| copies.with_next(engine, chunk)).await?;
         }
         let (mut ids, places) = copies.into_ids();
         if !accepts.is_empty() {
@@ -234,9 +235,13 @@ impl ReceivedTransaction {
     }
 
     /// Runs work on a thread of the signing pool.
-    async fn on_pool<T: Send + 'static>(&self, work: impl FnOnce(&Engine) -> T + Send + 'static) -> Result<T, Failure> {
+    async fn on_pool<T: Send + 'static>(
+        &self,
+        place: JobPlace,
+        work: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         let engine = Arc::clone(&self.engine);
-        let done = self.engine.signing.run(self.caller.account, move || work(&engine)).await;
+        let done = self.engine.signing.run(self.caller.account, place, move || work(&engine)).await;
         done.ok_or_else(|| StoreError::Panicked.into())
     }
 }

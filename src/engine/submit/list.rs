@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::message_builder::{PreparedMessage, Ready};
 use super::{BegunKey, KeyMark, SubmitError, TRIES};
 use crate::domain::submission::Submission;
-use crate::engine::signing::MESSAGES_PER_JOB;
+use crate::engine::signing::{JobPlace, MESSAGES_PER_JOB};
 use crate::engine::{Caller, Engine};
 use crate::store::content::SealedBody;
 use crate::store::error::{OpError, StoreError};
@@ -137,7 +137,8 @@ impl Batch {
                 (place, shared.prepare(&caller, submission, *idempotency, None))
             };
             let job = move || some.into_iter().map(prepare).collect::<Vec<_>>();
-            prepared.append(&mut engine.signing.run(self.caller.account, job).await?);
+            let place = JobPlace::after(prepared.len());
+            prepared.append(&mut engine.signing.run(self.caller.account, place, job).await?);
         }
         Some(prepared)
     }

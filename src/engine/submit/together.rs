@@ -6,7 +6,7 @@ use super::message_builder::{PreparedMessage, Ready};
 use super::{KeyInUse, SubmitError, TRIES};
 use crate::base::id::MessageId;
 use crate::domain::submission::Submission;
-use crate::engine::signing::MESSAGES_PER_JOB;
+use crate::engine::signing::{JobPlace, MESSAGES_PER_JOB};
 use crate::engine::{Caller, Engine};
 use crate::machine::quota::QuotaView;
 use crate::store::error::{OpError, StoreError};
@@ -116,7 +116,7 @@ impl Engine {
             };
             let end = submissions.len().min(first + MESSAGES_PER_JOB);
             let job = move || (first..end).map(prepare).collect::<Result<Vec<_>, _>>();
-            let prepared = self.signing.run(caller.account, job).await;
+            let prepared = self.signing.run(caller.account, JobPlace::after(first), job).await;
             ready.append(&mut prepared.ok_or(StoreError::Panicked)??);
         }
         Ok(ready)

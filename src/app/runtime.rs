@@ -10,8 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 use super::cli_error::CliError;
 use super::exit::Exit;
 
-/// The nice value of background work, which gets a tenth of a processor that others use fully. With the lowest priority
-/// a busy machine took minutes for a key.
+/// The nice value of background work, which gets a tenth of a processor that others use fully. With the lowest
+/// priority, making a key took minutes on a busy machine.
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICENESS: i32 = 10;
 

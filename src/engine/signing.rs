@@ -73,10 +73,7 @@ impl SigningPool {
     /// Runs `work` of an account on one of the threads. It should take some milliseconds at most
     /// ([`MESSAGES_PER_JOB`]). If it panics, its captured values are dropped.
     pub(super) fn post(&self, account: AccountId, work: impl FnOnce() + Send + 'static) {
-        match &self.jobs {
-            Some(jobs) => jobs.push(account, JobPlace::Last, Box::new(work)),
-            None => Self::do_here(work),
-        }
+        self.queue(account, JobPlace::Last, work);
     }
 
     /// Computes a value on one of the threads, and returns it. `None` if the thread panicked.
@@ -87,12 +84,15 @@ impl SigningPool {
         make: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, made) = oneshot::channel();
-        let work = move || drop(sender.send(make()));
+        self.queue(account, place, move || drop(sender.send(make())));
+        made.await.ok()
+    }
+
+    fn queue(&self, account: AccountId, place: JobPlace, work: impl FnOnce() + Send + 'static) {
         match &self.jobs {
             Some(jobs) => jobs.push(account, place, Box::new(work)),
             None => Self::do_here(work),
         }
-        made.await.ok()
     }
 
     /// Computes a value on one of the threads, concurrently with the caller.
@@ -254,10 +254,12 @@ mod tests {
             let sender = sender.clone();
             pool.post(account(number), move || sender.send((number, job)).unwrap());
         }
+        let continued = sender.clone();
+        pool.queue(account(1), JobPlace::First, move || continued.send((1, 0)).unwrap());
         drop((pool, sender));
         begin.send(()).unwrap();
         let order: Vec<_> = order.iter().collect();
-        assert_eq!(order, [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (1, 3)]);
+        assert_eq!(order, [(1, 0), (2, 1), (3, 1), (1, 1), (2, 2), (1, 2), (1, 3)]);
     }
 
     fn account(number: u8) -> AccountId {

@@ -14,7 +14,7 @@ pub(super) async fn look(resolver: &dyn Resolve, domain: &DomainName) -> DnsFact
 async fn receiving(resolver: &dyn Resolve, domain: &DomainName) -> Option<Receiving> {
     match resolver.mx_now(domain.as_str()).await {
         Ok(servers) if servers.iter().all(String::is_empty) => Some(Receiving::NullMx),
-        // A null MX beside others means nothing (RFC 7505 3).
+        // A null MX record next to other MX records is ignored (RFC 7505 3).
         Ok(servers) => Some(Receiving::Servers(servers.into_iter().filter(|server| !server.is_empty()).collect())),
         Err(LookupFailure::Absent) => match resolver.host_addresses_now(domain.as_str()).await {
             Ok(_) => Some(Receiving::Address),

@@ -39,7 +39,7 @@ fn judge(record: &ExpectedRecord, mut found: Vec<String>) -> (RecordStatus, Vec<
         }
         RecordPurpose::Dmarc => {
             found.retain(|text| DmarcRecord::is_claimed_by(text));
-            // They ignore several of these, too (RFC 9989 4.10).
+            // Receivers ignore several DMARC records, too (RFC 9989 4.10).
             let is_only = found.len() == 1;
             Box::new(move |text| is_only && DmarcRecord::parse(text).is_some())
         }

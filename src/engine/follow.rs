@@ -229,7 +229,7 @@ impl Follower {
                 let Some(key) = row.filter(|key| key.is_live(time.now)) else { return Ok(PageRead::Over) };
                 key.expires_at
             }
-            // The operator.
+            // The operator's stream has no key that expires.
             None => None,
         };
         let Page { events, is_last } = self.read(&snapshot, time.expiry)?;

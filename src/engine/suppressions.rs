@@ -129,7 +129,7 @@ impl Engine {
     ) -> Result<Imported, OpError<ImportRefusal>> {
         let store = Arc::clone(&self.store);
         let preview = move || {
-            // Hashes take less memory than addresses. A collision is expected once in 10 million million lists.
+            // Hashes take less memory than addresses. A collision is expected once in 10 trillion lists.
             let (random, mut new) = (RandomState::new(), Vec::<u64>::with_capacity(list.count()));
             for number in 0..list.batches() {
                 let snapshot = store.snapshot()?;

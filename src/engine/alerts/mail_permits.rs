@@ -118,7 +118,7 @@ impl MailPermits {
         let (granted, permit) = oneshot::channel();
         {
             let mut state = self.state();
-            // Mails that already wait have no room, because every release grants until none has.
+            // No waiting mail has room now, because every release grants permits until no waiting mail has room.
             if state.held.has_room(payer, domain) {
                 state.held.take(payer, domain);
                 withdrawal.is_needed = false;

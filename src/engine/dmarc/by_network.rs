@@ -1,5 +1,5 @@
-//! The sources of a range of days, grouped by network. Nothing is summed up before it is asked for: a range may have
-//! hundreds of thousands of networks, of which a page shows the largest.
+//! The sources of a range of days, grouped by network. A network's sums are calculated only on request: a range may
+//! have hundreds of thousands of networks, and a page shows only the largest.
 
 use std::collections::HashSet;
 use std::sync::Arc;

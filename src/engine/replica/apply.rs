@@ -65,7 +65,7 @@ impl LogFollower {
             })?;
             (self.logged, self.logged_at) = (sequence.number, Some(sequence.committed_at));
             if self.follower.sequence().number == sequence.number {
-                // Every batch up to here is the log's.
+                // The log contains every batch up to here.
                 self.confirmed = sequence.number;
             }
             return Ok(());

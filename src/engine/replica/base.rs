@@ -342,7 +342,7 @@ impl BaseMaker {
             }
             let length = match listed.iter().find(|range| range.offset == offset) {
                 Some(range) => range.length,
-                // It was left by an interrupted base.
+                // An interrupted base left this piece.
                 None => {
                     let bytes = self.objects.read_existing(&found).await?;
                     let piece = content::open_piece(&found, &bytes, &self.objects.sealer);

@@ -43,7 +43,7 @@ impl BaseRequests {
     pub(super) fn ask(&self) -> oneshot::Receiver<()> {
         let (finished, base) = oneshot::channel();
         let mut requests = self.requests();
-        // While the bucket is away, callers give up and others come.
+        // While the bucket is unavailable, callers give up and others come.
         requests.waiting.retain(|request| !request.is_closed());
         requests.waiting.push(finished);
         drop(requests);

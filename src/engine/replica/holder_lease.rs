@@ -63,7 +63,7 @@ impl HolderLease {
         match before {
             _ if head.number == 1 => Some(begun),
             Some(before) if before.kind == Kind::Release => Some(begun),
-            // A new start in the same place does not shorten its wait. In another place the directory may be a copy,
+            // A new start in the same place does not shorten the wait. In another place the directory may be a copy,
             // while its original is active.
             Some(before) if before.holder == head.holder && known.is_none_or(|known| known.place == claim.place) => {
                 known.map(|known| Self { own, ..known })

@@ -195,7 +195,7 @@ impl JoiningStore {
     /// Applies the next slot, or tries once to claim the one after the last. Returns `None` until the claim succeeds.
     async fn turn(&mut self) -> Result<Option<ClaimedLog>, ReplicaError> {
         if !self.has_asked_for_keys {
-            // A wrong answer may have kept a key from a standby. Once it is active, it does not ask any more.
+            // A standby may lack a key because of a wrong answer. An active machine does not ask for keys again.
             self.log.adopt_missing_keys(&self.objects).await?;
             self.has_asked_for_keys = true;
         }
@@ -340,7 +340,7 @@ impl JoiningStore {
         let written = own.write(&self.world.disk, &self.directory);
         written
             .and_then(|()| clear_marks(&self.world.disk, &self.directory))
-            // A base that was to replace this store is older than the store from now on.
+            // From now on, this store is newer than the base that was to replace it.
             .and_then(|()| swap::abandon(&self.world.disk, &self.directory))
             .map_err(|error| ReplicaError::Io { what: "recording the claim in the directory".to_owned(), error })
     }

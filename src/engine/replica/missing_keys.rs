@@ -11,8 +11,8 @@ use crate::store::replica::name::{ObjectName, SLOT_MAX};
 use crate::store::replica::{content, record};
 
 impl ReplicaObjects {
-    /// Returns the latest time that is known from the clock here, the bucket's, and that of the log's holder. Content
-    /// with an earlier deadline may have been destroyed. The service's clock may differ from both others, as in `dev`.
+    /// Returns the latest of three times: this machine's, the bucket's, and that of the log's holder. Content with an
+    /// earlier deadline may have been destroyed. The service's clock may differ from both others, as in `dev`.
     ///
     /// # Errors
     /// The bucket.

@@ -81,7 +81,7 @@ impl ReadAhead {
                     break;
                 }
                 Err(error) if number == first => return Err(error.into()),
-                // It is fetched again once it is the next slot.
+                // The slot is fetched again once it is the next one.
                 Ok(Some(_)) | Err(_) => break,
             }
         }

@@ -104,7 +104,8 @@ impl Shared {
             lease,
             words,
             holder,
-            // The claim is a slot of this process, and so its first confirmation. The store was opened since.
+            // The claim is a slot of this process, so it is also its first confirmation. The store was opened after the
+            // claim.
             inner: Mutex::new(Inner { last_confirmed_at: Some(claimed_at), ..Inner::default() }),
             keys: Mutex::default(),
             has_lost_keys: AtomicBool::new(false),

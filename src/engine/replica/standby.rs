@@ -191,7 +191,7 @@ impl Standby {
     /// not, although it has the same name.
     pub fn owns_log(&self) -> bool {
         let is_named = self.head().is_some_and(|head| head.holder == self.objects.holder);
-        // Its machine may have started again since, which changes the place.
+        // The machine may have started again since the claim, which changes the place.
         let has_recorded = || self.own_claim().is_some_and(|claim| claim.epoch == self.log.cursor.epoch);
         is_named && (self.log.lease().is_of_place(self.objects.place) || has_recorded())
     }

@@ -51,7 +51,7 @@ pub async fn stranded(world: &ReplicaWorld, directory: &Path) -> Result<Stranded
     };
     match log.branch(&objects, own).await? {
         None if is_at_end => Ok(Stranded::default()),
-        // The log that is there does not tell when the batch was committed.
+        // The remaining log does not show when the batch was committed.
         Some(branch) => Ok(log.follower.stranded_after(branch, None)?),
         None => {
             let logged_at = logged_at(&log, &objects).await?;

@@ -156,7 +156,7 @@ impl Walk<'_> {
                 if mechanism.needs_lookup() {
                     self.count_lookup();
                 }
-                // The addresses of its name are this server's own affair, so they are not looked up.
+                // The operator chooses the addresses of this server's own name, so they are not looked up.
                 if mechanism.names(self.host) {
                     let all = senders.open.clone();
                     self.decide(senders, &all, *passes);

@@ -29,10 +29,11 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// Maximum number of remembered failures. If the list is full, the entry with the earliest retry is dropped. An entry
 /// takes at most 512 bytes: 2 MiB of the 32 MiB that all DNS caches share. The policies themselves are in the store.
 const FAILED_MAX: usize = 4096;
-/// Maximum number of fast fetches. It is followed by the time after which a fetch is slow, and by the maximum number of
-/// slow fetches.
+/// Maximum number of fast fetches.
 const PROMPT_MAX: u32 = 16;
+/// Time after which a fetch counts as slow.
 const PROMPT: Duration = Duration::from_secs(5);
+/// Maximum number of slow fetches.
 const SLOW_MAX: u32 = 256;
 /// Maximum time that a message waits for a running fetch, or a fetch waits for a slot.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

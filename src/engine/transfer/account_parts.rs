@@ -93,7 +93,7 @@ impl<'a> Parts<'a> {
             && let Some(place) = self.place_of(&head, id)?
         {
             let ((site, _), part) = &mut self.found[place];
-            // A site whose mail servers are unknown has the domain's name, and then the pause is the site's.
+            // If a site's mail servers are unknown, the site has the domain's name. The pause then applies to the site.
             let pause = self.pauses.get(head.to_domain()).filter(|_| site != head.to_domain());
             part.add(id, &transfer, self.transfers.shared.leases.is_taken(id), pause);
         }

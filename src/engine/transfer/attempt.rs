@@ -73,7 +73,7 @@ pub(super) async fn attempt(
     let RunningMessage { shared, queue, slot, .. } = *running;
     match shared.before_mail(reservation, shared.engine.wait_to_send()).await {
         Ok(true) => {}
-        // The message's timer fires again where the replica's log continues.
+        // The message's timer fires again on the machine that continues the replica's log.
         Ok(false) => return Attempt::not_begun(NotSentReason::Stopping),
         Err(why) => return Attempt::not_begun(why),
     }
@@ -219,7 +219,7 @@ impl RunningAttempt<'_> {
         reservation.begins(Step::Connecting);
         let Some(kept) = shared.before_mail(reservation, self.renewed(kept)).await? else { return Ok(None) };
         match self.send(kept).await? {
-            // Nothing counts as tried, because a new connection gives a better answer.
+            // The server does not count as tried, because a new connection gives a better answer.
             Verdict::Reconnect | Verdict::NextServer(_) => Ok(None),
             verdict => Ok(Some(verdict)),
         }
@@ -256,7 +256,7 @@ impl RunningAttempt<'_> {
         let mut body = StoredBody::new((self.shared, self.queue, self.reservation), self.row, self.id, claim);
         let mut outcome = kept.session.send(&self.envelope, &mut body).await;
         if let Some(failure) = body.failure.take() {
-            // The session ended without the final dot, because the server must not accept a part.
+            // The session ended without the final dot, because the server must not accept an incomplete message.
             kept.leave();
             return Err(failure.into());
         }

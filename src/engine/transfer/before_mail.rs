@@ -64,7 +64,7 @@ impl Shared {
         }
         match self.look(&queued, Some(site)) {
             Ok(LeasedRows::Send(_)) if self.is_stopping() => Err(NotSentReason::Stopping),
-            // The attempt waited for a connection.
+            // The machine may have lost the right to send while the attempt waited for a connection.
             Ok(LeasedRows::Send(_)) if !self.engine.may_send().await => Err(NotSentReason::Unconfirmed),
             Ok(LeasedRows::Send(_)) => Ok(()),
             Ok(ready) => Err(NotSentReason::Rows(ready)),

@@ -72,7 +72,7 @@ impl RunningAttempt<'_> {
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
         self.reservation.begins(Step::Pace);
-        // Counted only when it may be opened: the message may be cancelled meanwhile.
+        // A connection is counted only when it may be opened: the message may be canceled during the wait.
         loop {
             let wait = self.queue.connection_wait(self.shared);
             if wait.is_zero() {
@@ -135,7 +135,7 @@ impl RunningAttempt<'_> {
         let shared = self.shared;
         let silent = match self.queue.trust(self.shared) {
             Trust::Proven => return [None, None],
-            // With every server, even if the first of them was silent.
+            // Every server gets the brief deadlines of a first attempt, even if an earlier server was silent.
             Trust::New | Trust::Silent if claim.site.is_some() && self.is_first => {
                 target.deadlines = target.deadlines.of_first_attempt();
                 None

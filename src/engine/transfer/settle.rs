@@ -140,7 +140,7 @@ impl Shared {
             return Leased::default();
         }
         self.engine.lease_waiting(queued.place.account, [to]).unwrap_or_else(|error| {
-            // They still end, each before its next attempt.
+            // The other messages still end, each one before its next attempt.
             tracing::error!(%error, "could not find other messages to a suppressed address; each ends later");
             Leased::default()
         })

@@ -59,7 +59,7 @@ impl Transfers {
         if transfer.attempts == 0 {
             let obstacle = self.queue_of(account, record, now).map(|queue| (self.obstacle(&queue), queue));
             return match obstacle {
-                // It expires before the site is tried again.
+                // The message expires before the site is tried again.
                 Some((Obstacle::Throttled { since, last_answer, .. }, queue)) => {
                     let detail = throttled(&queue.site, last_answer.as_deref());
                     Wait { since, ..wait(WaitReason::Throttled, detail) }

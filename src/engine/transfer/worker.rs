@@ -50,7 +50,7 @@ async fn transfer(running: &mut RunningMessage<'_>, queued: QueuedMessage) {
 fn not_begun(running: &mut RunningMessage<'_>, unsettled: Unsettled, why: NotSentReason) {
     let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
     match why {
-        // Its timer fires again after the restart.
+        // The message's timer fires again after the restart.
         NotSentReason::Stopping => {}
         NotSentReason::Revoked => {
             drop(unsettled);
@@ -135,8 +135,8 @@ async fn send(running: &mut RunningMessage<'_>, reservation: &Reservation, mut u
     }
 }
 
-/// Meaning of an attempt for the site. Captured mail is sent message by message, whatever happened to the one before,
-/// because `dev` simulates failures.
+/// Returns the meaning of an attempt for the site. Captured mail is sent message by message, regardless of earlier
+/// failures, because `dev` simulates failures.
 const fn signal_of(site: &Site, signal: Signal) -> Signal {
     match (site, signal) {
         (Site::Captured(_), Signal::PushedBack | Signal::TurnedAway | Signal::TimedOut | Signal::Slowed) => {

@@ -22,7 +22,7 @@ impl Verification<'_> {
         let mut bases = Bases::default();
         for slot in self.inventory.manifests.clone() {
             let name = ObjectName::Manifest(slot);
-            // The garbage collection removed it after the list was taken.
+            // The garbage collection removed the object after the list was taken.
             let Some(bytes) = read(self.bucket, &name.to_string()).await? else { continue };
             match Manifest::open(slot, &bytes, &self.sealer) {
                 Ok(manifest) => {
@@ -146,7 +146,7 @@ impl Verification<'_> {
         open: impl Fn(&ObjectName, &[u8], &crate::store::replica::Sealer) -> Option<ObjectFault>,
     ) {
         for (name, bytes) in names.iter().zip(read) {
-            // The garbage collection removed it after the list was taken.
+            // The garbage collection removed the object after the list was taken.
             let Some(bytes) = bytes else { continue };
             if let Some(error) = open(name, &bytes, &self.sealer) {
                 self.findings.add(name, error.to_string());

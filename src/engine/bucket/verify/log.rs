@@ -33,7 +33,7 @@ impl Verification<'_> {
         for numbers in numbers.chunks(READS_AT_ONCE) {
             let names: Vec<_> = numbers.iter().map(|number| ObjectName::Slot(*number)).collect();
             for (number, bytes) in numbers.iter().zip(read_all(self.bucket, &names).await?) {
-                // The garbage collection removed it after the list was taken.
+                // The garbage collection removed the slot after the list was taken.
                 let Some(bytes) = bytes else { continue };
                 self.slot(*number, &bytes, &mut before, &mut sequence);
                 if bases.slots.get(number).is_some_and(|base| *base != slot::digest(&bytes)) {

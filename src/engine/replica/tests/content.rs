@@ -68,7 +68,7 @@ async fn restored(first: &Machine, second: &Machine) -> Vec<String> {
     let objects = ReplicaObjects { bucket, clock, ..objects };
     let lineage = Lineage::Fork { holds_queue: true };
     let plan = RestorePlan { directory: second.path(), key: first.key(), lineage, beside: &[], until: None };
-    // The waits before a missing key is asked for again.
+    // Skips the waits before a missing key is read again.
     tokio::time::pause();
     let mut restored = super::restore(&objects, &plan, &|_| {}).await.unwrap();
     let missing = std::mem::take(&mut restored.missing_keys);
@@ -97,7 +97,7 @@ async fn a_standby_asks_again_for_a_key_that_was_wrongly_reported_as_missing() {
     let message = accept(&serving, &first).await;
     serving.settled().await;
     hide_keys(&second, &bucket);
-    // It follows the log, and reports the key at its next start at the latest.
+    // The standby follows the log, and reports the key at its next start at the latest.
     drop(standby(&second, &first.key()).await);
     let missing = standby(&second, &first.key()).await;
     assert_eq!(missing.missing_keys().len(), 1);

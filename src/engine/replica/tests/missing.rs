@@ -247,7 +247,7 @@ async fn collection_removes_the_key_of_expired_content_before_the_content() {
     let objects = objects(&machine).await;
     let shared = Arc::clone(serving.active.shared());
     let mut collector = Collector::new(objects, Arc::clone(&serving.store), shared, Duration::ZERO);
-    // It is interrupted when it removes the content.
+    // The collector is interrupted when it removes the content.
     let cut_off = content.clone();
     machine.bucket.draw(move |call| {
         let is_removal = call.operation == BucketOperation::Remove && call.name == cut_off;

@@ -28,7 +28,7 @@ async fn beats(serving: &Serving, count: usize) {
 async fn continues_with_a_new_base(bucket: &MemoryStore, machine: &Machine, accounts: usize) {
     let serving = machine.serve().await;
     serving.add_account().await;
-    // Nobody asks for it.
+    // The base is made without a request.
     let mut slots = serving.active.shared().slots();
     while serving.store.outbox().unwrap().owes_base() || serving.active.shared().log_since_base().0.is_none() {
         tokio::select! {

@@ -97,7 +97,7 @@ async fn an_unfinished_restore_is_not_taken_for_a_store_and_a_dropped_one_leaves
     let serving = first.serve_with_base().await;
     let objects = read_by(&second, &first).await;
     let restored = super::restore(&objects, &plan(&first, second.path()), &|_| {}).await.unwrap();
-    // A killed process leaves this.
+    // A killed process leaves this unfinished restore.
     assert!(is_unfinished(&second.world.disk, second.path()));
     assert!(!Store::exists(second.path()));
     let opened = Standby::open(&second.world, second.path(), first.key(), &[]).await.err();

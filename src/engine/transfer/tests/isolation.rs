@@ -28,7 +28,7 @@ async fn hanging_connections_of_one_account_do_not_delay_another() {
     }
     world.net.has_seen(80 + 64).await;
     world.become_another_account().await;
-    // Although it has slow sites of its own.
+    // The other account gets its connections although it has slow sites of its own.
     for n in 0..10 {
         world.net.behave(&format!("mx.own{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
         world.send_from("us@other.test", &format!("u@own{n}.test")).await;
@@ -53,7 +53,7 @@ async fn accounts_take_turns_at_a_site() {
     world.net.has_seen(2).await;
     world.become_another_account().await;
     world.send_from("us@other.test", "second@a.test").await;
-    // This one is due later, so that the other is in its queue before it arrives.
+    // The last message is due later, so the one before it is queued when the last one arrives.
     world.send_from("us@other.test", "u@b.test").await;
     world.net.has_seen(3).await;
     gate.add_permits(1000);

@@ -127,7 +127,7 @@ async fn accounts_take_turns_at_lookups() {
         names.never_answers(&domain);
         assert_eq!(names.ask(&domain, Stream::Transactional), Route::Asked);
     }
-    // It gets the next free permit, although it came last.
+    // The other account's lookup gets the next free permit, although it came last.
     let other = AccountId(Ulid([7; 16]));
     assert_eq!(names.ask_for(other, "own.test", Stream::Transactional), Route::Asked);
     names.know("own.test").await;
@@ -174,7 +174,7 @@ async fn messages_over_the_lookup_limit_stay_in_the_store_and_are_sent_later() {
     for n in 0..WAITING_MAX + 200 {
         ids.push(world.send(&format!("u{n}@slow.test")).await);
     }
-    // The dispatcher has processed all of them.
+    // Waits until the dispatcher has processed all messages.
     while world.engine.store.timers().fired() < ids.len() as u64 {
         tokio::task::yield_now().await;
     }

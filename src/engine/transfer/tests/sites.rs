@@ -129,7 +129,7 @@ async fn transactional_mail_never_waits_behind_marketing_in_a_shared_queue() {
     world.net.has_seen(2).await;
     assert_eq!(world.net.seen()[1].to, "first@both.test", "a place was kept for it");
     world.send("second@both.test").await;
-    // This one is due later, so that the other is in its queue before it arrives.
+    // The last message is due later, so the one before it is queued when the last one arrives.
     world.send("last@other.test").await;
     world.net.has_seen(3).await;
     gate.add_permits(1);
@@ -201,7 +201,7 @@ async fn a_known_provider_gets_a_limited_number_of_new_connections_a_minute() {
     world.pass(0).await;
     let seen = world.net.seen();
     assert_eq!((seen.len(), world.net.opened.lock().unwrap().len()), (7, 7));
-    // Four may be opened at once, and then one every quarter of a second.
+    // Four connections may be opened at once, and then one every quarter of a second.
     let took = seen[6].at - seen[0].at;
     assert!(took >= std::time::Duration::from_millis(700), "{took:?}");
 }
@@ -213,7 +213,7 @@ async fn silent_servers_leave_permits_for_a_proven_site() {
     world.net.serve("prompt.test", &["mx.prompt.test"]);
     world.send("first@prompt.test").await;
     world.pass(0).await;
-    // More than the number of connections.
+    // More messages than connections.
     for n in 0..80 {
         let (domain, host) = (format!("silent{n}.test"), format!("mx.silent{n}.test"));
         world.net.serve(&domain, &[&host]);

@@ -23,7 +23,7 @@ async fn behind_paused_ones() -> World {
     world.net.address("smart.test", &["198.51.100.1"]);
     world.net.behave("smart.test", auth_refused());
     assert!(world.engine.pause_site(world.account, "paused.test".parse().unwrap()).await.is_ok());
-    // More than one part of a search reads.
+    // More messages than one part of a search reads.
     for _ in 0..40 {
         world.send("a@paused.test").await;
     }
@@ -85,7 +85,7 @@ async fn a_stall_ends_if_nothing_is_left_to_be_sent() {
 async fn a_stall_lasts_while_messages_behind_many_paused_ones_are_to_be_sent() {
     let world = World::alerting(vec![mx("direct", &[])], settings()).await;
     assert!(world.engine.pause_site(world.account, "paused.test".parse().unwrap()).await.is_ok());
-    // More than one check reads.
+    // More messages than one check reads.
     for _ in 0..80 {
         world.send("a@paused.test").await;
     }

@@ -251,7 +251,7 @@ async fn a_message_is_busy_if_it_is_being_sent_or_all_connections_are_used() {
 async fn a_message_without_a_permit_waits_for_the_service_not_for_its_site() {
     let world = World::new().await;
     let gate = fill_places(&world).await;
-    // Two have the site's places, and the others wait behind them.
+    // Two messages have the site's places, and the others wait behind them.
     for n in 0..4 {
         let id = world.send(&format!("u{n}@new.test")).await;
         assert_eq!(world.waits_because(id, "All connections are in use.").await, WaitReason::Busy);

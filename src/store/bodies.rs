@@ -34,7 +34,7 @@ impl Store {
         };
         let snapshot = self.snapshot()?;
         let end = end_of(&snapshot, Bucket { end: place.bucket })?;
-        // After a step back, its bucket may have a new segment of the same number.
+        // After a step back of the clock, the bucket may have a new segment of the same number.
         if destroyed(&snapshot)?.has(end, message) {
             return Err(Unreadable::Gone);
         }
@@ -77,7 +77,7 @@ mod tests {
         test.set_now(START);
         let read = |test: &TestStore, id| test.store().body(place(test, account, id), id, START);
         assert!(matches!(read(&test, before), Err(Unreadable::Gone)));
-        // Its hour comes again, with a segment of the same number.
+        // The same hour comes again, with a segment of the same number.
         let after = sender.accept_with_body("b@example.net", 2, b"after");
         let [first, second] = [before, after].map(|id| place(&test, account, id));
         assert_eq!((first.bucket, first.segment), (second.bucket, second.segment));

@@ -39,7 +39,7 @@ pub(super) fn judge(
             }
             report.bodies += 1;
         }
-        // Its deadline has passed, now or before the clock was set back.
+        // The deadline of the body has passed, now or before the clock was set back.
         Err(_) if sight.destroyed.has(end, message) => {}
         Err(Unreadable::Gone) if end <= sight.now => {}
         Err(Unreadable::Gone) if sight.restored.is_some_and(|restored| restored.lacks_content_of(message.0)) => {

@@ -114,7 +114,7 @@ pub(super) fn remove_bucket(disk: &dyn Disk, directory: &Path, bucket: Timestamp
     let path = bucket_directory(directory, bucket);
     match disk.remove_directory(&path) {
         Ok(()) => sync_directory(disk, directory),
-        // It is unlinked, but perhaps not durably.
+        // The file is unlinked, but perhaps not durably.
         Err(error) if error.kind() == io::ErrorKind::NotFound => sync_directory(disk, directory),
         Err(error) => Err(failed("remove", &path, &error)),
     }

@@ -62,7 +62,7 @@ pub(super) struct Scan {
 /// Scans the `bytes` of a journal that names its epoch for the records of `epoch`.
 pub(super) fn scan_named(bytes: &[u8], epoch: &Epoch) -> Scan {
     let mut scan = scan(bytes, epoch, usize::try_from(epoch::RECORDS).unwrap_or(usize::MAX));
-    // A record proves as well as the name that the file belongs to the epoch.
+    // A record proves that the file belongs to the epoch, as the name does.
     let is_proven = !scan.records.is_empty() || scan.torn_at.is_some() || scan.damage.is_some();
     if !is_proven && !epoch::is_named(bytes, epoch) {
         scan.damage = Some(Damage::Foreign);

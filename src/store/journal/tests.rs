@@ -52,7 +52,7 @@ fn operations_answered_since_the_last_checkpoint_survive_a_crash() {
     let expected = messages(&test);
     assert_eq!(expected.len(), 20);
     let left = killed(&test);
-    // The database file does not have them yet; only the journal does.
+    // The database file does not have the messages yet; only the journal does.
     let mut after = TestStore::in_directory(left);
     assert_eq!(messages(&after), expected);
     after.reopen();

@@ -191,7 +191,7 @@ fn open(disk: &dyn Disk, directory: &Path) -> Result<Option<(Database, Progress)
 fn begin_write(copy: &Database) -> Result<WriteTransaction, StoreError> {
     let mut transaction = copy.begin_write()?;
     transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
-    // After a kill the copy then opens without a full scan.
+    // After a kill, the copy opens without a full scan.
     transaction.set_quick_repair(true);
     Ok(transaction)
 }

@@ -57,7 +57,7 @@ impl Op for ExpireAlert {
         let row: Option<AlertRow> = tables.sound_row(&key)?;
         let resolved_at = row.as_ref().and_then(|row| row.resolved_at);
         if resolved_at.is_some_and(|at| at + KEPT > self.timer.due) {
-            // It was reopened since, and has another timer.
+            // The alert was reopened since, and has another timer.
             return Ok(());
         }
         if let Some(row) = &row {

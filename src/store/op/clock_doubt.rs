@@ -140,7 +140,7 @@ impl Op for EndDoubt {
             tables.put_bytes(Table::Meta, meta::TIME, set.to_vec());
         }
         if offset_ms < 0 {
-            // Identifiers tell whether a row was written before or after a step back.
+            // Identifiers show whether a row was written before or after a step back.
             let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.unwrap_or_default();
             let step = Ulid::new(until.moved_by(1), [0; 10]);
             if last.as_slice() < step.0.as_slice() {
@@ -308,7 +308,7 @@ impl Moving {
                 set_due(tables, &key, timer.due, rotation)
             }
             TimerKind::AlertReminder => set_reminder(tables, account, AlertId(id), timer.due, due),
-            // Their rows don't contain the time.
+            // The rows of these timers don't contain the time.
             TimerKind::AlertAnnouncement
             | TimerKind::EndpointEnd
             | TimerKind::MessageIndex

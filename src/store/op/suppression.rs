@@ -79,7 +79,7 @@ pub(super) fn add_in(
         if row.import == import || !UnfinishedImport::of_row(tables, account, &row)?.hides(&row) {
             return Ok(Added { row, is_new: false });
         }
-        // An unfinished import wrote it and may remove it again. The new one takes effect now.
+        // An unfinished import wrote the row and may remove it again. The new suppression takes effect now.
         tables.remove(Table::SuppressionsById, &schema::suppression(account, row.id));
     } else if !tables.has(Table::Suppressions, &key)? {
         suppression_count::added(tables, account)?;

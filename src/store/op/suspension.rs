@@ -74,7 +74,7 @@ impl Op for ResumeAccount {
         let now = tables.now();
         for (key, _) in tables.sound_rows::<EndpointRow>(self.account.as_bytes(), ENDPOINTS_MAX)? {
             let Some(endpoint) = key.last_chunk::<16>().map(|id| EndpointId(Ulid(*id))) else { continue };
-            // Its deliveries were parked during the suspension.
+            // The endpoint's deliveries were parked during the suspension.
             tables.arm(Timer::new(now, TimerKind::Unpark, self.account, endpoint.0));
         }
         Ok(())

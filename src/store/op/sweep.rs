@@ -96,7 +96,7 @@ impl Op for ContentDestroyed {
             // The timer continues with the rest.
             tables.arm(Timer::of_store(self.bucket, TimerKind::Content));
         }
-        // The journal may contain some of its bodies.
+        // The journal may contain some of the bucket's bodies.
         tables.clear_journal();
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(in crate::store) fn make_directory(disk: &dyn Disk, directory: &Path) -> io:
         return Ok(());
     }
     disk.create_directory(directory)?;
-    // Its directory entry must be as durable as the data in it.
+    // The file's directory entry must be as durable as the data in it.
     missing
         .iter()
         .filter_map(|made| made.parent())

@@ -41,7 +41,8 @@ impl PinnedPages {
         if bytes_max == 0 || file.length().map_err(io)? <= bytes_max {
             return Ok(None);
         }
-        // The snapshot comes first: after a durable commit redb makes another one, which may free pages of the former.
+        // The snapshot is taken first: after a durable commit, redb makes another one and may free pages of the earlier
+        // one.
         let pin = database.begin_read().map_err(StoreError::from)?;
         journal::commit_durably(database.begin_write().map_err(StoreError::from)?)?;
         let view = Overlay::beside_service(file, Arc::clone(&is_stopped)).map_err(io)?;

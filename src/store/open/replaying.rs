@@ -53,7 +53,7 @@ pub(in crate::store) fn replay(
     if replayed.is_none() && damage.is_none() {
         return Ok(());
     }
-    // Visible now, and durable with the checkpoint. The deadlines of the bodies depend on the rows.
+    // The rows are visible now and durable with the checkpoint. The deadlines of the bodies depend on the rows.
     replayed.map(journal::publish).transpose()?;
     let mut bodies = BodyReplay::new(Arc::clone(disk), directory, Deadlines::read(database, wall));
     replay.bodies(|key, sealed| bodies.write(key, sealed))?;

@@ -156,7 +156,7 @@ fn listed(found: &Snapshot, kinds: Kinds) -> Result<Vec<StrandedMessage>, StoreE
     for (key, kind) in kinds {
         let (Some(message), Some(transfer)) = (found.get(Table::Messages, &key)?, found.get(Table::Transfers, &key)?)
         else {
-            // Its retention has ended meanwhile.
+            // The message's retention has ended meanwhile.
             continue;
         };
         let (message, transfer) = (MessageRow::decode(&message)?, TransferRow::decode(&transfer)?);

@@ -243,7 +243,7 @@ impl DirectoryBuilder {
     ) -> Result<Self, RestoreError> {
         let aside = directory.join(ASIDE);
         make_directory(&*disk, &aside)?;
-        // Durable first: as long as it exists, nothing beside it is taken for a store.
+        // The subdirectory is made durable first: while it exists, the files next to it never count as a store.
         segment::sync_directory(&*disk, directory)?;
         let database = aside.join(FILE);
         let mut building = Self {

@@ -19,7 +19,7 @@ impl Row for OutstandingRow {
     const TABLE: Table = Table::Outstanding;
 }
 
-/// The active API keys of an account; its key names the account.
+/// The active API keys of an account. The row's key is the account's identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveKeysRow {
     /// The keys. Expired ones are dropped when the next key is created.

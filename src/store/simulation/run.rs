@@ -219,7 +219,7 @@ impl Run {
             }
         }
         if is_answered && self.process().has_failed() {
-            // Durable, but not visible before the next start.
+            // The changes are durable, but not visible before the next start.
             self.history.is_in_doubt = true;
             self.history.is_promised = true;
             let (disk, store) = (self.disk.clone(), self.process().store.clone());
@@ -287,7 +287,7 @@ impl Run {
         self.say(|run| format!("the process ends, the machine is off: {}, {loss:?}", run.disk.is_off()));
         let is_orderly = loss.is_none() && !self.disk.is_off() && self.rng.coin();
         for ticket in std::mem::take(&mut self.tickets) {
-            // It never reached a commit: a failed commit would have been answered.
+            // The operation never reached a commit: a failed commit would have been answered.
             self.failed(&ticket.intent, Known::No);
         }
         if is_orderly {

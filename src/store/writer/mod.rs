@@ -65,7 +65,7 @@ pub(super) struct Writer {
     pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
-    /// Whether the store has a [`meta::TIME`].
+    /// Whether the store has the row [`meta::TIME`].
     pub(super) keeps_time: bool,
     pub(super) waiting: TimerCounts,
     pub(super) reserve: Reserve,

@@ -12,7 +12,7 @@ impl Writer {
     /// of that identifier: deadlines would pass too early, or the wall clock would be doubtful again.
     pub(super) fn keep_time(&mut self, now: Timestamp, changes: &mut Changes) {
         if changes.get(Table::Meta, meta::TIME).is_some() {
-            // The batch sets the time. The next one records where it is.
+            // This batch sets the time itself. The next batch updates or removes it.
             self.keeps_time = true;
             return;
         }

@@ -22,7 +22,7 @@ pub(super) struct Copies {
     pub(super) rewrite: Vec<(u64, SegmentId)>,
     /// Keys that must move to another place because their slot is damaged in one copy.
     pub(super) homeless: BTreeMap<SegmentId, RawKey>,
-    /// Places of those keys, and places that may hold a duplicate key.
+    /// Former places of the [`Self::homeless`] keys, and places that may hold a duplicate key.
     pub(super) retire: Vec<u64>,
     /// Places with no readable key in either copy, with the bucket that they name.
     pub(super) lost: Vec<(u64, Option<Timestamp>)>,

@@ -282,7 +282,7 @@ impl RecordDmarcReport {
             return Ok(one);
         }
         let is_own = self.is_own(tables, one)?;
-        // The networks of an ignored reporter are not shown, so they use none of the day's.
+        // The networks of an ignored reporter are not shown, so they use none of the day's rows.
         if !is_own && (day.row.rows >= ROWS_MAX || reporter.is_ignored) {
             return Ok(other);
         }

@@ -58,7 +58,8 @@ impl Sweep {
         let kept = keys::dmarc_day(self.account, self.domain, self.end);
         if is_any(tables, Table::DmarcReports, &domain, &domain)? && !is_any(tables, Table::DmarcDays, &kept, &domain)?
         {
-            // A report is kept from its arrival on, which is after its day. The last day leads to it.
+            // A report outlives its day, because it arrives later. The last day stays, so that the next sweep finds the
+            // report.
             days.pop();
         }
         for (key, row) in &days {

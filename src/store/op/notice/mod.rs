@@ -57,7 +57,7 @@ impl Op for Announce {
         let Some(mut row) = tables.sound_row::<AlertRow>(&key)? else { return Ok(()) };
         for telling in &self.tellings {
             let PendingNotice { kind, at } = telling.announcement;
-            // An earlier timer may have announced it.
+            // An earlier timer may have announced the change.
             let Some(place) = row.announcements.iter().position(|known| *known == telling.announcement) else {
                 continue;
             };

@@ -40,7 +40,8 @@ pub(super) fn merge(tables: &mut Tables<'_>, id: NoticeId, row: &mut NoticeRow) 
         }
         items.sort_by_key(|item| item.at);
     }
-    // The attempts of the mail itself end with its own changes. Older changes came from another mail.
+    // The mail's own changes end with its attempts. Older changes came from another mail, and fail once they are too
+    // old.
     let is_over = |item: &NoticeItem| item.at < row.created_at && now.since(item.at) > CHANGE_AGE_MAX;
     for item in items.extract_if(.., |item| is_over(item)) {
         mark(tables, item, id, |notice| notice.status = NoticeStatus::Failed)?;

@@ -47,7 +47,8 @@ impl Iterator for Records<'_> {
         if !self.reader.read_record(&mut record).is_ok_and(|is_read| is_read) {
             return None;
         }
-        // The reader counts the empty lines before a record, and the LF of the line before it, to the record.
+        // The text that the reader consumed includes the empty lines before the record, and the LF of the previous
+        // line.
         let read = &rest[..rest.len() - self.rest().len()];
         let written = read.trim_start_matches(['\u{feff}', '\r', '\n']);
         let skipped = read[..read.len() - written.len()].matches('\n').count();

@@ -86,7 +86,7 @@ pub fn parse_list(body: &[u8]) -> Result<Vec<Value>, ApiError> {
 /// [`canonical_hash`].
 pub fn named_hash(address: &str, body: &Value) -> [u8; 32] {
     let mut form = Vec::with_capacity(1024);
-    // The form of an object begins with another byte.
+    // The canonical form of an object never begins with `@`.
     form.push(b'@');
     write_text(address, &mut form);
     write_value(body, &mut form);

@@ -231,7 +231,7 @@ impl<S: Authenticator> HttpService<S> {
                     None => handler,
                 }
             }
-            // The path has rows with different access rules, and the row found has another kind.
+            // The route found for this path needs another kind of access.
             Access::Open(_) | Access::Page(..) | Access::Loopback(_) | Access::Operator(_) => {
                 return Err(ApiError::NotFound);
             }
@@ -288,7 +288,7 @@ impl<S: Authenticator> HttpService<S> {
         let headers = response.headers_mut();
         if let Some(admission) = admission {
             headers.insert(RATE_LIMIT_POLICY, self.policy.clone());
-            // A list of messages has counted more than one request.
+            // A list of messages counts as more than one request.
             if !headers.contains_key(RATE_LIMIT)
                 && let Ok(value) = HeaderValue::try_from(admission.to_header())
             {

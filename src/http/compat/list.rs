@@ -70,7 +70,7 @@ pub(super) async fn answer<F: Future<Output = Result<Answer, CompatError>> + Sen
         None => work(items).await.unwrap_or_else(|fault| fault.answer(kind.service, api, call)),
     };
     Ok(match counted {
-        // The list has counted as more than one request.
+        // The list counts as more than one request.
         Some(counted) => answer.with_header(RATE_LIMIT, &counted.to_header()),
         None => answer,
     })

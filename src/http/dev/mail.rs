@@ -95,7 +95,7 @@ pub(super) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> 
     call.no_query()?;
     let id: MessageId = call.param("id").parse().map_err(|_| ApiError::NotFound)?;
     let capture = Arc::clone(&dev(api)?.capture);
-    // From its content's deadline on a message is refused in every interface (contract 7).
+    // A message is refused in every interface from its content's deadline on (contract 7).
     if api.engine.is_content_over(id)? {
         return Err(ApiError::NotFound);
     }

@@ -45,7 +45,7 @@ fn resident_bytes() -> Option<u64> {
 }
 
 fn open_files() -> Option<usize> {
-    // Reading the directory opens one more.
+    // Reading the directory opens one more file.
     fs::read_dir("/proc/self/fd").ok().map(|open| open.count().saturating_sub(1))
 }
 

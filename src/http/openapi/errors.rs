@@ -108,7 +108,7 @@ fn unknown_parameter() -> ApiError {
 fn response(status: u16, errors: &[ApiError], keyed: bool) -> Value {
     let (mut always, mut sometimes) = (EVERY_ANSWER.to_vec(), Vec::new());
     match status {
-        // Before the key was checked its rate is unknown, and a failing store may be the reason.
+        // These errors may come before the key is checked, for example if the store fails. The rate is then unknown.
         401 => always.push(Header::WwwAuthenticate),
         431 | 500 | 503 => sometimes.extend(KNOWN_KEY),
         _ if keyed => always.extend(KNOWN_KEY),

@@ -78,7 +78,7 @@ async fn another_method_is_answered_with_allow_and_head_follows_get() {
     let head = client.ask("HEAD /v1/messages/1", "all", "", "").await;
     assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
     assert_eq!(head.header("content-type"), get.header("content-type"));
-    // Nothing of the body is taken for the next request.
+    // No part of the body is parsed as the next request.
     assert_eq!(client.get("/healthz", "").await.body, "ok\n");
     let reply = client.ask("HEAD /v1/messages", "all", "", "").await;
     assert_eq!((reply.status, reply.header("allow")), (405, "POST"));

@@ -255,7 +255,7 @@ async fn an_answer_without_window_is_charged_to_its_account() {
 async fn streams_above_the_limit_are_refused_separately() {
     let limits = HttpLimits { streams: 2, ..HttpLimits::default() };
     let (_server, mut client) = Client::begin(limits, &[]).await;
-    // Once our settings are acknowledged they bind.
+    // Our settings apply once they are acknowledged.
     while client.next_frame().await.unwrap().kind != SETTINGS {}
     client.write(frame(SETTINGS, 1, 0, &[])).await;
     let waits = |stream| {

@@ -1,4 +1,4 @@
-//! View of a message (contract 3): alone with its content and timeline, in lists without both.
+//! View of a message (contract 3). A single message has its content and timeline, a message in a list has neither.
 
 use std::collections::BTreeMap;
 

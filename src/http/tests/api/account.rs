@@ -36,7 +36,7 @@ async fn a_new_key_shows_its_secret_once_and_authenticates() {
     assert_eq!(members(&made.body), [&fields[..], &["key"]].concat());
     let secret = made.json()["key"].as_str().unwrap().to_owned();
     assert_eq!(world.client.get("/v1/messages", &secret).await.status, 200);
-    // The request does not wait until the time of its use is stored, but later commits come after it.
+    // The time of the use is stored after the answer, but before this message.
     world.sent_to("a@example.net").await;
     let path = made.header("location").to_owned();
     let shown = world.get(&path).await;
@@ -116,7 +116,7 @@ async fn the_operator_changes_an_account_and_its_quota_applies_at_once() {
     assert_eq!(account["quota"], serde_json::json!({ "per_hour": 1, "per_day": 100_000 }));
     assert_eq!((&account["name"], &account["time_zone"]), (&"Acme".into(), &"Europe/Vienna".into()));
     world.send(letter("b@example.net")).await.fails_with(429, "quota_exceeded");
-    // With a limit below the current use nothing remains, and nothing is negative.
+    // With a limit below the current use, the remaining quota is 0 and never negative.
     assert_eq!(operator.ask(&line, "", "", r#"{"quota_per_hour":0,"quota_per_day":0,"name":"B"}"#).await.status, 200);
     let quota = world.get("/v1/me").await.json()["quota"].clone();
     assert_eq!((&quota["hour"]["used"], &quota["hour"]["remaining"]), (&1.into(), &0.into()));

@@ -123,7 +123,7 @@ async fn every_dns_problem_is_an_item_with_a_remedy() {
         ("alignment", "warn"),
         ("replies", "fail"),
         ("bimi", "warn"),
-        // A check looks past what was kept.
+        // A requested check ignores the remembered names.
         ("reverse_dns", "pass"),
     ] {
         assert_eq!(status(&list, id), expected, "{id}: {list}");

@@ -117,7 +117,7 @@ async fn waiting_as_long_as_reported_is_exactly_enough() {
         world.advance(Duration::from_secs(1));
         assert_eq!(world.send(letter("a@example.net")).await.status, 202);
     }
-    // Two in the first hour, one in the day's last, and then a new day began.
+    // Two messages counted in the first hour and one in the last hour of the day. Then a new day began.
     assert_eq!(world.get("/v1/me").await.json()["quota"]["day"]["used"], 1);
 }
 

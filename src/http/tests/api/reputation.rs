@@ -69,7 +69,7 @@ async fn a_rate_above_its_threshold_affects_only_its_stream() {
     assert_eq!(levels(&world.transactional().await), ["warn", "alarm"]);
     let me = world.get("/v1/me").await.json();
     assert_eq!(levels(&me["reputation"]["streams"]["marketing"]), ["ok", "ok"]);
-    // A day later the week still includes it, and after eight days nothing does.
+    // Two days later, only the week includes the messages. After eight days, both windows are empty.
     world.advance(DAY + DAY);
     let stream = world.transactional().await;
     assert_eq!((&stream["windows"][0]["delivered"], &stream["windows"][1]["delivered"]), (&0.into(), &194.into()));

@@ -99,7 +99,7 @@ async fn a_schedule_is_0_or_30_to_730_days_and_creates_a_pending_pair() {
     assert_eq!(states(&scheduled), ["pending"; 4]);
     let required = scheduled["records"].as_array().unwrap().iter().filter(|record| record["required"] == true);
     assert_eq!(required.count(), 1, "the first key to sign");
-    // The same again changes nothing.
+    // A repeated request changes nothing.
     world.advance(DAY);
     let again = world.patch(&path, json!({ "dkim_rotation_days": 730 })).await.json();
     assert_eq!((&again["next_rotation_at"], &again["dkim"]), (&scheduled["next_rotation_at"], &scheduled["dkim"]));

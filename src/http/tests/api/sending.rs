@@ -71,7 +71,7 @@ async fn the_accounts_checks_run_in_the_contracts_order() {
     let name: DomainName = "pending.test".parse().unwrap();
     world.engine.create_domain(world.account, name, Stream::Marketing).await.unwrap();
 
-    // Each fails every later check too: the recipient is suppressed and the hour's quota used up.
+    // Each request fails every later check too: the recipient is suppressed and the hour's quota used up.
     let message = |from: &str, url: Option<&str>| {
         let mut message = letter("gone@example.net");
         message["from"] = from.into();

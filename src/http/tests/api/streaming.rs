@@ -258,7 +258,7 @@ async fn a_stream_has_only_events_of_its_own_account() {
         assert_eq!((named.head.status, named.head.header("last-event-id")), (200, ""));
         named.line().await.unwrap();
         world.sent_to("b@example.net").await;
-        // Revoking its key ends the stream, so that its silence is certain.
+        // The stream ends when its key is revoked, so it is certain that no event was sent.
         let key = world.engine.authenticate(&stranger).unwrap().unwrap();
         let (other_account, id) = (key.account, key.key.unwrap().id);
         if query.starts_with("?last") {
@@ -320,7 +320,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
     let metadata: serde_json::Map<_, _> = (0..10).map(|n| (format!("k{n}"), "x".repeat(500).into())).collect();
     let mut message = letter("a@example.net");
     message["metadata"] = metadata.into();
-    // More than the buffers of a socket hold.
+    // More events than the buffers of a socket hold.
     for _ in 0..100 {
         world.client = Client::open(world.address).await;
         assert_eq!(world.send(message.clone()).await.status, 202);

@@ -223,7 +223,8 @@ impl Kind {
                 world.made(key, &format!("/v1/webhooks/{endpoint}/test"), Value::Null).await
             }
             Self::Alert => {
-                // Only events open and end it: a check, which the operator runs for all accounts, leaves it open.
+                // Only events open and end the alert: a check, which the operator runs for all accounts, leaves it
+                // open.
                 let subject = Subject::named(SubjectKind::Webhook, format!("w{number}"));
                 let sighting =
                     Sighting::new(Condition::WebhookDisabled, Severity::Critical, "disabled", "ten failures");

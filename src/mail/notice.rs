@@ -40,7 +40,7 @@ impl Notice<'_> {
         field::unstructured(&mut out, "Subject", self.subject, EncodedWordMeaning::Literal);
         field::plain(&mut out, "Date", &self.at.to_rfc5322());
         field::plain(&mut out, "Message-ID", &format!("<{}>", self.message_id));
-        // RFC 3834 5: vacation programs do not answer it.
+        // RFC 3834 5: vacation programs do not answer a message with this field.
         field::plain(&mut out, "Auto-Submitted", "auto-generated");
         if !self.alerts.is_empty() {
             field::unstructured(&mut out, "X-Postrider-Alert", &self.alerts.join(", "), EncodedWordMeaning::Callers);

@@ -118,7 +118,7 @@ impl Transaction {
             AwaitedReply::Rset => deadlines.rset,
             AwaitedReply::Mail => deadlines.mail,
             AwaitedReply::Rcpt => deadlines.rcpt,
-            // Nothing depends on the answer to a lone dot, so it gets no ten minutes.
+            // No message depends on the answer to a lone dot, so the ten-minute deadline does not apply.
             AwaitedReply::Data | AwaitedReply::Content | AwaitedReply::LoneDot => deadlines.data,
             AwaitedReply::Body => deadlines.block,
             AwaitedReply::Dot => deadlines.dot,

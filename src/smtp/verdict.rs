@@ -83,7 +83,7 @@ pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
             Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
         }
         (Ending::Unreachable(why), _) => next(Scope::Site, finding::unreachable(why)),
-        // The caller ignores this for the message if another route exists, or may exist later.
+        // The caller does not apply this to the message if another route exists, or may exist later.
         (Ending::Unusable(why), _) => next(Scope::Message, finding::unreachable(why)),
         (Ending::TimedOut, phase) => next(scope_of(phase), finding::timed_out()),
         (Ending::Closed(why), phase) => next(scope_of(phase), finding::closed(why)),

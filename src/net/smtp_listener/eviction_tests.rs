@@ -42,7 +42,7 @@ async fn a_closing_connection_gives_its_place_to_a_new_client() {
     let listener = listen(1, Deadlines { silent: hour, linger: hour, ..Deadlines::default() }).await;
     let (mut leaving, _) = connect(&listener, 1).await;
     assert!(leaving.say("QUIT\r\n").await.starts_with("221 "));
-    // It does not close its side, and the listener waits for that.
+    // The client does not close its side, and the listener waits for that close.
     while !connect(&listener, 2).await.1.starts_with("220 ") {}
     assert!(leaving.is_closed().await);
 }

@@ -345,7 +345,7 @@ fn faulty_commands_are_counted_and_the_last_one_gets_421() {
 #[test]
 fn a_hundred_commands_without_a_message_end_the_session() {
     let mut script = Script::logged_in();
-    // EHLO was the first.
+    // EHLO was the first command.
     assert_eq!(codes(&script.say(&"NOOP\r\n".repeat(98))), vec!["250 2.0.0"; 98]);
     script.say(&format!("{ENVELOPE}DATA\r\n"));
     script.say("x\r\n.\r\n");

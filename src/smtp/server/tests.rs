@@ -271,7 +271,7 @@ fn a_bare_lf_cannot_smuggle_a_second_command() {
     let refused = "500 5.5.2 Lines end with CR LF\r\n";
     let injected = "RCPT TO:<x@c.example>\nRCPT TO:<yes@c.example>\nRSET\r\n";
     assert_eq!(script.say(&format!("{injected}NOOP\r\n")), format!("{refused}250 2.0.0 OK\r\n"));
-    // The same if the line arrives in pieces, one of which ends inside CR LF.
+    // The answer is the same if the line arrives in pieces, one of which ends inside CR LF.
     assert_eq!(script.say("RCPT TO:<x@c.example>\nRCPT TO"), refused);
     assert_eq!(script.say(":<yes@c.example>\r"), "");
     assert_eq!(script.say("\nNOOP\r\n"), "250 2.0.0 OK\r\n");

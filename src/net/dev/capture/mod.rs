@@ -90,7 +90,7 @@ impl Capture {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // An earlier version left both readable by all users.
+        // An earlier version left the directory and its files readable by all users.
         fs::set_permissions(&directory, Permissions::from_mode(0o700))?;
         let mut index = Index::default();
         for entry in fs::read_dir(&directory)? {

@@ -225,7 +225,7 @@ async fn a_kept_connection_that_the_server_closed_is_not_reused() {
     let mut session = session.unwrap();
     assert!(session.is_reusable());
     drop(stream);
-    // Whether its end has been noticed yet or not: nothing sent on it counts as delivered.
+    // No data on a closed connection counts as delivered, whether or not the end has been noticed.
     let outcome = session.send(&envelope(), &mut Bytes::from_static(b"a\r\n")).await;
     assert!(matches!(outcome.ending, Ending::Closed(_)), "{outcome:?}");
     assert!(!session.is_reusable());

@@ -27,7 +27,7 @@ use crate::store::replica::claim::ClaimCause;
 pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Result<Exit, CliError> {
     config.fit_to_mail()?;
     logging::start(&config.log);
-    // This comes before the master key is read.
+    // Dumps are forbidden before the master key is read.
     runtime::forbid_dumps();
     for warning in config.warnings() {
         tracing::warn!("{warning}");

@@ -93,7 +93,7 @@ impl FromStr for SourceNetwork {
         let network = Self::of(address);
         let first: Option<IpAddr> = network.to_string().split('/').next().and_then(|first| first.parse().ok());
         let wanted = if matches!(network, Self::V4(_)) { "24" } else { "48" };
-        // A host inside it, or another prefix length, may mean something else.
+        // A host inside the network, or another prefix length, may mean something else.
         if first == Some(address) && prefix == wanted { Ok(network) } else { Err(InvalidSourceNetwork) }
     }
 }

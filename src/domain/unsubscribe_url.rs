@@ -55,7 +55,8 @@ impl FromStr for UnsubscribeUrl {
         }
         let plain = text.bytes().all(|c| c.is_ascii_graphic() && c != b'<' && c != b'>');
         let wire = if plain { text.to_owned() } else { String::from(url) };
-        // Percent-encoding makes it longer. Non-ASCII in a fragment is encoded too, so the rest is graphic.
+        // Percent-encoding makes the URL longer. Non-ASCII in a fragment is encoded too, so all other bytes are
+        // graphic.
         let fits = wire.bytes().all(|c| c.is_ascii_graphic() && c != b'<' && c != b'>');
         if fits { Ok(Self { as_given: text.to_owned(), wire }) } else { Err(InvalidUnsubscribeUrl) }
     }

@@ -130,7 +130,7 @@ fn stranded(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result
         false => write!(console.out, "{}", stranded_words(&found))?,
     }
     Ok(match &found.dropped {
-        // The list lacks what they contain.
+        // The list lacks the messages of these batches.
         Some(DroppedBatches { after: None, .. }) => Exit::Failed,
         None if found.messages.is_empty() => Exit::NotFound,
         Some(_) | None => Exit::Done,

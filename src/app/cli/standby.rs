@@ -90,7 +90,7 @@ const WHAT: &str = "cannot promote the standby";
 fn not_promotable(status: &Value) -> Option<CliError> {
     let (exit, why, remedy) = match (status["role"].as_str(), status["state"].as_str()) {
         (Some("standby"), _) => return None,
-        // Its epoch begins with the claim.
+        // The epoch is 0 until the claim.
         (Some("active"), Some("waiting" | "forbidden")) if status["epoch"] == 0 => (
             Exit::Unreachable,
             "no standby runs here: `postrider serve` waits for the bucket of its replica and has not claimed the log",

@@ -18,7 +18,7 @@ pub(super) async fn resolver(patient: &DoctorInputs) -> Vec<Check> {
             let validation = validation(patient, &answer);
             vec![Check::new(NAME, Verdict::Ok, format!("{server} answers"), ""), validation]
         }
-        // This is an answer too: a server for a few zones does not know the root.
+        // "No such record" is an answer too: a server for a few zones does not know the root.
         Err(ServerError::Absent) => {
             let seen = "the name servers answer, but do not know the root of the DNS";
             vec![Check::new(NAME, Verdict::Warn, seen, "Set dns.servers to servers that resolve every name.")]

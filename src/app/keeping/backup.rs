@@ -126,7 +126,7 @@ impl TemporaryFile {
         match renameat_with(CWD, &self.path, CWD, file, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(taken_already(file)),
-            // A file system that does not support it.
+            // The file system does not support a rename without replacement.
             Err(rustix::io::Errno::INVAL) if fs::symlink_metadata(file).is_err() => {
                 fs::rename(&self.path, file).map_err(|error| unwritable(file, &error))?;
             }

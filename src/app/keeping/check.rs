@@ -110,7 +110,7 @@ impl ScratchDirectory {
 
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        // If it can't be removed, the system cleans the temporary directory.
+        // A directory that can't be removed stays until the system cleans its temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -68,7 +68,7 @@ pub fn run(
         Err(error) => {
             lock.discard();
             if is_made {
-                // If another program has put something in it, the directory stays.
+                // The directory stays if another program has put something in it.
                 let _ = fs::remove_dir(directory);
             }
             return Err(failed(file, directory, &error));

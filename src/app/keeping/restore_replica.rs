@@ -89,7 +89,8 @@ pub fn run(
         Err(error) => {
             lock.discard();
             if is_made {
-                // If it is not empty, it stays: another program has put something in it, or the store was being moved.
+                // A directory that is not empty stays: another program has put something in it, or the store was being
+                // moved.
                 let _ = fs::remove_dir(directory);
             }
             Err(error)
@@ -108,7 +109,7 @@ async fn restore(
     let bucket = replica_bucket::open(config, url)?;
     let restoring = async {
         let objects = objects(config, bucket, &plan.key, lines.clone()).await?;
-        // A line that finds no room is only a repeated one.
+        // A line may be dropped if the channel is full, because it only repeats an earlier one.
         let report = |line| drop(lines.try_send(line));
         replica::restore(&objects, &plan, &report).await.map(|restored| (objects, restored))
     };

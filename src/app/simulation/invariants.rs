@@ -210,7 +210,7 @@ fn timeline(world: &World, engine: &Engine, tenant: &Tenant, record: &MessageRec
     let endings: Vec<&String> = kinds.iter().filter(|kind| ends.contains(&kind.as_str())).collect();
     let status = record.transfer.state.status();
     let bounces = bounces(world, record, &kinds);
-    // A bounce is the last word. It follows a delivery, or the end of a message whose delivery was not recorded.
+    // A bounce is the last event. It follows a delivery, or the end of a message whose delivery was not recorded.
     let is_first = |kind: &String| kind == "delivered" || kind == "failed";
     let endings = match &endings[..] {
         [first, last] if !bounces.is_empty() && is_first(first) && *last == "bounced" => &endings[1..],

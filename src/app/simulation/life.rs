@@ -150,7 +150,7 @@ async fn finish(world: &Arc<World>, process: &Process, hosts: &Hosts, end: End) 
             // Aborted work may have been sent, and is sent again.
             if has_finished { End::Stopped } else { End::Killed }
         }
-        // Nothing more is written.
+        // The process has ended and writes nothing more.
         End::Killed | End::Off | End::Failed | End::Finished | End::Lost | End::Deposed => {
             world.machine(process.node).restart();
             end

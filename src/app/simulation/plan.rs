@@ -176,11 +176,11 @@ impl Plan {
         }
         let (lease, is_lossy) = (replica.lease, !replica.loses_nothing());
         if is_lossy {
-            // A takeover may lose what tenants and other servers were answered.
+            // A takeover may lose changes whose answers tenants and other servers already have.
             plan.faults.retain(|fault| !matches!(fault, FaultClass::Tenants | FaultClass::Bounces));
             plan.actions.retain(|(_, action)| !matches!(action, Action::Suppress(_) | Action::Cancel(_)));
         }
-        // These are drawn separately, so that stored seeds keep their takeovers.
+        // These actions are drawn separately, so that stored seeds keep their takeovers.
         let mut rng_of_traffic = Rng::new(seed ^ 0x007a_ff1c);
         let end = u64::try_from(plan.faults_end.as_millis()).unwrap();
         for _ in 0..1 + rng.index(3) {
@@ -202,7 +202,7 @@ impl Plan {
             let count = [1, 2, 4][rng.index(3)];
             for _ in 0..count {
                 let span = u64::try_from(self.faults_end.as_millis()).unwrap();
-                // Half of them happen while clients submit.
+                // Half of the faults happen while clients submit.
                 let span = if rng.coin() { span } else { span.min(self.window.as_secs() * 1000 + 2000) };
                 let at = Duration::from_millis(rng.below(span));
                 let action = self.draw_action(fault, rng);

@@ -102,7 +102,7 @@ pub fn run(config: &Config, options: &StandbyOptions) -> Result<Exit, CliError> 
                 None
             }
         };
-        // A standby that was ready has reported it.
+        // Readiness is reported only once, so a standby that was ready does not report it again.
         let ready_fd = options.ready_fd.filter(|_| !following.is_ready.get());
         drop(following.slow_start.take());
         let ground = LockedStore::open_claimed(directory, lock, Arc::clone(&clock), start, claim.as_ref())?;
@@ -232,7 +232,8 @@ impl Following<'_> {
             }
             let wait = match turn {
                 Ok(RoundResult::Applied) => Duration::ZERO,
-                // A base that can't be followed either must not be built again without a pause.
+                // A pause follows each rebuild from a base, in case the store can't follow the log from that base
+                // either.
                 Ok(RoundResult::Resynced) => {
                     retry = (retry * 2).min(RETRY_MAX);
                     retry

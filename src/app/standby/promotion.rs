@@ -105,8 +105,8 @@ impl Following<'_> {
                     "The log moved within a lease: the active machine is alive. Stop it first, or use --force.";
                 return Err(refuse(409, "active_lives", message));
             }
-            // A machine that stops when its lease expires does not mail after the claim. One that serves on may be
-            // idle, which the log does not show.
+            // A machine that stops when its lease expires does not mail after the claim. A machine that continues to
+            // serve may be idle, and the log does not show that it is active.
             if !rules.stops {
                 let message = "An active machine that is idle can't be seen. Stop it first, then use --force.";
                 return Err(refuse(409, ACTIVE_UNSEEN, message));

@@ -179,14 +179,15 @@ fn small_claims_pass_a_large_one_of_their_account_that_still_gets_its_turn() {
     let large = Claim { units: 18, ..claim(2, 100) };
     assert!(budget.take_now(large));
     let waiting = (budget.request(large), large);
-    // However long its large claims hold their units, its small ones are granted at once.
+    // Its small claims are granted at once, even if its large claims hold their units for a long time.
     for _ in 0..100 {
         (10..18).for_each(|site| _ = budget.request(claim(2, site)));
         let small = granted(&mut budget);
         assert_eq!(small, [10, 11, 12, 13, 14, 15, 16, 17].map(|site| claim(2, site)));
         small.iter().for_each(|claim| budget.release(claim));
     }
-    // Even if they never end, and more of them wait, the second large one is granted once the first has ended.
+    // The second large claim is granted once the first has ended, even if the small ones never end and more of them
+    // wait.
     (10..100).for_each(|site| _ = budget.request(claim(2, site)));
     assert_eq!(granted(&mut budget).len(), 8);
     budget.release(&large);

@@ -36,7 +36,7 @@ pub struct Scheduler<W> {
     queued: usize,
     /// Number of messages at which the longest queue spills.
     spill_at: usize,
-    /// Number of destinations at which idle ones are removed.
+    /// Number of destinations at which idle destinations are removed.
     forget_at: usize,
     is_stopped: bool,
     scratch: Vec<Effect>,

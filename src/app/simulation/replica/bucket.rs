@@ -61,7 +61,7 @@ fn draw(world: &World, call: &BucketCall<'_>) -> Option<BucketFault> {
     let faults =
         [BucketFault::AnswerLost, BucketFault::NotDone, BucketFault::DoneLater, BucketFault::Throttled, CONFLICT];
     let fault = world.pick(&faults);
-    // Only creates conflict.
+    // Only create requests conflict.
     Some(if fault == CONFLICT && call.operation != BucketOperation::Create { BucketFault::Throttled } else { fault })
 }
 

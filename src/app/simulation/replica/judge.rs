@@ -42,7 +42,7 @@ fn faulty(world: &World, objects: &MemoryStore) -> MemoryBucket {
     bucket.draw(move |call| {
         let is_key = call.operation == BucketOperation::Read && call.name.starts_with(name::KEYS);
         match rng.index(12) {
-            // The copy of the bucket remembers nothing.
+            // Each key is reported as missing at its first read.
             _ if is_key && asked.insert(call.name.to_owned()) => Some(BucketFault::Stale),
             0 => Some(BucketFault::Throttled),
             1 => Some(BucketFault::NotDone),
@@ -85,7 +85,7 @@ pub(in crate::app::simulation) fn after_end(world: &Arc<World>) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         world.clocks.start();
-        // The restore waits for its bucket, in the run's time.
+        // The waits of the restore for its bucket use the run's time.
         let now = world.clocks.elapsed();
         match restore(world, &world.objects.copy()).await {
             Ok(restored) if plan.loses_nothing() => invariants::nothing_lost(world, &restored.engine),

@@ -53,7 +53,7 @@ pub(in crate::app::simulation) fn has_expired(world: &World) -> bool {
 pub(in crate::app::simulation) async fn destroyed(world: &Arc<World>, service: &Service) {
     sleep(SWEEP).await;
     let Some(replication) = service.engine.replication.get() else { return };
-    // Collects the objects before it.
+    // The collection after a base removes the objects before it.
     replication.make_base().await;
     verified(world, service, &world.objects.copy()).await;
 }

@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Generates a key of each algorithm, with selectors of this number. An RSA key takes some 100 ms. So keys are
-    /// generated on a low-priority thread, where they block neither async workers nor signatures.
+    /// generated on a low-priority thread, where they don't block async workers or signatures.
     pub(super) async fn new_keys(
         &self,
         account: AccountId,

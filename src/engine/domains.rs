@@ -226,7 +226,7 @@ impl Engine {
         Ok(row)
     }
 
-    /// Refuses a domain that another account has verified, whatever its records are.
+    /// Refuses a domain that another account has verified, regardless of its records.
     fn check_owner(&self, account: AccountId, id: DomainId, row: &DomainRow) -> Result<(), OpError<DomainRefusal>> {
         let owner = self.store.snapshot()?.get(Table::DomainOwners, row.name.as_str().as_bytes())?;
         match owner.is_some_and(|owner| owner != schema::domain(account, id)) {

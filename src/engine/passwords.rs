@@ -1,5 +1,5 @@
 //! Hashing passwords with argon2id, off the async threads and few at a time. Each hash costs 19 MiB and much CPU time,
-//! so a flood of sign-ins must neither exhaust memory nor starve mail delivery.
+//! so a flood of sign-ins must not exhaust memory or starve mail delivery.
 
 use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use tokio::sync::OnceCell;
@@ -40,8 +40,8 @@ pub(super) struct Passwords {
     nobody: OnceCell<String>,
 }
 
-/// Owner of a slot in the queue for a hash. Strangers can't block known users, and a few owners can't block all others.
-/// Strangers can't block known users, and neither can block all of their kind.
+/// Owner of a slot in the queue for a hash. Strangers can't block known users, and a few owners can't block all others
+/// of their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HashQueueOwner {
     /// Somebody on this network ([`Network::of_site`]), if the client has an address.

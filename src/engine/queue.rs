@@ -64,7 +64,7 @@ pub struct AccountSite {
 }
 
 impl AccountSite {
-    /// Whether pauses stop all waiting mail for the site.
+    /// Returns whether pauses stop all waiting mail for the site.
     pub fn is_paused(&self) -> bool {
         let paused = self.paused_domains.iter().map(|domain| domain.waiting).sum::<u64>();
         self.paused_since.is_some() || (paused > 0 && paused == self.waiting)

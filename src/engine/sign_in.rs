@@ -29,7 +29,7 @@ use crate::store::schema;
 /// Reason why a sign-in is refused.
 #[derive(Debug)]
 pub enum SignInRefusal {
-    /// The credentials are wrong. The answer does not tell which part.
+    /// The credentials are wrong. The answer does not show which part.
     Wrong,
     /// Too many failures of this name or address.
     Throttled(TooManyFailures),
@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// Checks the password of a signed-in user, and the code if there is a second factor. The user may then create and
-    /// see secrets for a while. The answer does not tell which of the two was wrong.
+    /// see secrets for a while. The answer does not show which of the two was wrong.
     ///
     /// # Errors
     /// The refusal, or the store's failure.

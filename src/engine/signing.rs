@@ -1,5 +1,5 @@
 //! Threads for composing and signing messages, so that signatures never block the async workers, and the cache of
-//! parsed DKIM keys. Accounts take turns on the threads, so that one account's burst keeps nobody else waiting. One
+//! parsed DKIM keys. Accounts take turns on the threads, so that one account's burst does not delay the others. One
 //! small message at a time may be signed on the caller's thread.
 
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(super) enum JobPlace {
     /// Behind the others.
     Last,
-    /// Before the others, because it continues a submission that has begun. Otherwise all that wait would end, and be
-    /// committed, at the same time.
+    /// Before the others, because it continues a submission that has begun. Otherwise all waiting submissions would
+    /// end, and be committed, at the same time.
     First,
 }
 

@@ -85,8 +85,8 @@ impl VirtualClock {
     }
 
     /// Advances time by `by`. Stops at each moment at which a timer of `store` is due, until all its effects are
-    /// settled. Timers that are due already are settled first, even if `by` is zero. So are operations that nobody
-    /// waits for, such as the alert of a refused message.
+    /// settled. Timers that are due already are settled first, even if `by` is zero. The same applies to operations
+    /// without a waiting caller, such as the alert of a refused message.
     ///
     /// # Errors
     /// The store or the clock's file fails. Time then stays where it stopped.

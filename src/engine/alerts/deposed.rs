@@ -21,7 +21,7 @@ pub(super) fn sighting(holder: &str) -> Sighting {
 }
 
 impl Engine {
-    /// Tells the operator that `holder` has claimed the log of this machine.
+    /// Notifies the operator that `holder` has claimed the log of this machine.
     pub async fn announce_deposition(self: &Arc<Self>, holder: &str) {
         let now = self.clock.now();
         let id: AlertId = self.store.reserve_id(now);

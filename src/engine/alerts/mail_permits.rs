@@ -57,7 +57,7 @@ struct Waiter {
 }
 
 impl UsedPermits {
-    /// Whether both permits of a mail are free.
+    /// Returns whether both permits of a mail are free.
     fn has_room(&self, payer: MailOwner, domain: &DomainName) -> bool {
         let of_user = match payer {
             MailOwner::Operator => true,

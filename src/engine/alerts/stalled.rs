@@ -1,8 +1,8 @@
 //! Check that attempts still succeed. Only attempts that show whether our own egress works count, so a hard bounce
 //! counts as a success.
 //!
-//! Retries become rare, and a restart forgets all attempts. So the lack of failures ends no stall: only a success does,
-//! or that no message waits to be sent.
+//! Retries become rare, and a restart forgets all attempts. So a stall does not end when failures stop. It ends with a
+//! success, or when no message waits to be sent.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -253,13 +253,13 @@ impl Engine {
     }
 }
 
-/// Whether no route is free for a message. Messages that wait because of their account, their site or a restored store
-/// are not counted.
+/// Returns whether no route is free for a message. Messages that wait because of their account, their site or a
+/// restored store are not counted.
 fn lacks_a_route(reason: WaitReason) -> bool {
     matches!(reason, WaitReason::Dns | WaitReason::Relay | WaitReason::Busy)
 }
 
-/// Whether a message is to be sent once egress works. Paused messages and those on hold are not.
+/// Returns whether a message is to be sent once egress works. Paused messages and those on hold are not.
 fn is_to_be_sent(reason: WaitReason) -> bool {
     !matches!(reason, WaitReason::Paused | WaitReason::Held)
 }

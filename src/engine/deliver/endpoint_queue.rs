@@ -83,7 +83,7 @@ impl Memory {
 }
 
 impl EndpointQueue {
-    /// Whether another attempt may be in flight.
+    /// Returns whether another attempt may be in flight.
     pub(super) const fn has_window(&self) -> bool {
         self.in_flight < self.window.0
     }
@@ -99,7 +99,7 @@ impl EndpointQueue {
         }
     }
 
-    /// Whether a delivery that becomes due now must be parked.
+    /// Returns whether a delivery that becomes due now must be parked.
     pub(super) fn is_full(&self, memory: Memory) -> bool {
         self.waiting.len() >= memory.lane_max()
     }
@@ -146,7 +146,7 @@ impl EndpointQueue {
         }
     }
 
-    /// Whether the queue has no state to keep.
+    /// Returns whether the queue has no state to keep.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.waiting.is_empty() && !matches!(self.parked, ParkedState::Held(_))
     }

@@ -237,7 +237,7 @@ impl<'a> Figures<'a> {
         }))
     }
 
-    /// Returns a source with what stands in its row.
+    /// Returns a source with the data of its row.
     fn completed(
         &self,
         read: &impl Read,

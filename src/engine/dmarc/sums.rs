@@ -101,7 +101,7 @@ impl StretchKey {
         Self { of, from, to: LENGTHS.iter().filter_map(end).find(|to| *to <= last).unwrap_or(from) }
     }
 
-    /// Whether the stretch is one of those that all ranges share.
+    /// Returns whether the stretch is one of those that all ranges share.
     fn is_whole(self) -> bool {
         LENGTHS.iter().any(|length| self.from.is_multiple_of(*length) && self.to - self.from + 1 == *length)
     }

@@ -355,7 +355,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns whether the page may neither hold nor read a further message.
+    /// Returns whether the page can't hold or read a further message.
     const fn is_full(&self) -> bool {
         self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX
     }

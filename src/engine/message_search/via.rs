@@ -17,7 +17,7 @@ pub enum Via {
     Smtp,
 }
 
-/// Error: the text is neither `api` nor `smtp`.
+/// Error: the text is not `api` or `smtp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be api or smtp")]
 pub struct InvalidVia;
@@ -27,7 +27,7 @@ impl Via {
         if row.submission.is_some() { Self::Smtp } else { Self::Api }
     }
 
-    /// Returns the index term. Blocks from before SMTP submission existed have neither the term nor such messages.
+    /// Returns the index term. Blocks from before SMTP submission existed have no such term and no such messages.
     /// Messages submitted by HTTP have no term, so every block is searched.
     pub(super) fn term(self) -> Option<Term> {
         match self {

@@ -179,8 +179,8 @@ impl Engine {
     }
 
     /// Completes a sign-in with the data that the browser returned, and starts a session. Failures count for the
-    /// client's address. Who signs in is known only afterwards, so if the address has too many failures, a browser
-    /// with a device token is still let through, but must turn out to be known to the user.
+    /// client's address. The user is known only afterwards. So if the address has too many failures, a browser with a
+    /// device token may still continue, but is refused if the user has not used it before.
     ///
     /// # Errors
     /// The refusal, or the store's failure.

@@ -61,8 +61,8 @@ impl From<TooManyFailures> for OidcRefusal {
 }
 
 impl OidcRefusal {
-    /// Returns whether the person presented something wrong. Neither a failure of the provider nor an answer without a
-    /// code is counted: nothing was tried, and such answers cost a stranger nothing.
+    /// Returns whether the person presented something wrong. A failure of the provider and an answer without a code are
+    /// not counted: nothing was tried, and a stranger can produce such answers freely.
     pub(super) const fn is_failure(&self) -> bool {
         match self {
             Self::Token(_) | Self::OtherSubject => true,

@@ -43,7 +43,7 @@ impl LogFollower {
         Ok(true)
     }
 
-    /// Whether `piece` is the rest of a batch that this store has, whose beginning was in a lost slot.
+    /// Returns whether `piece` is the rest of a batch that this store has, whose beginning was in a lost slot.
     fn is_known_rest(&self, piece: &BatchPiece<'_>) -> bool {
         self.has_skipped && piece.from > 0 && piece.sequence <= self.follower.sequence().number
     }

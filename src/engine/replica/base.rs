@@ -140,7 +140,7 @@ impl BaseMaker {
     /// Makes a base now, and collects the objects that it replaces. A failed collection does not fail the base.
     ///
     /// # Errors
-    /// The bucket; the store. No base is made then.
+    /// Errors of the bucket or the store. No base is made then.
     pub(super) async fn make(&mut self) -> Result<(), ReplicaError> {
         if self.shared.outbox.has_gap() {
             let what = "marking that the replica needs a new base".to_owned();

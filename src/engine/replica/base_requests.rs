@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
-/// Why the base maker wakes.
+/// Reason for which the base maker wakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
     /// A base is requested.
@@ -20,9 +20,9 @@ pub(super) enum Wake {
 #[derive(Default)]
 struct Requests {
     is_wanted: bool,
-    /// Those who wait for a base that has not begun.
+    /// Callers that wait for a base that has not begun.
     waiting: Vec<oneshot::Sender<()>>,
-    /// Those who wait for the base that has begun, or that is tried again after a failure.
+    /// Callers that wait for the base that has begun, or that is tried again after a failure.
     begun: Vec<oneshot::Sender<()>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct BaseRequests {
 
 impl BaseRequests {
     /// Requests a base now. The receiver is notified when a base is finished that began after the request: an earlier
-    /// one may lack what the caller has just committed.
+    /// one may lack the caller's latest commit.
     pub(super) fn ask(&self) -> oneshot::Receiver<()> {
         let (finished, base) = oneshot::channel();
         let mut requests = self.requests();
@@ -51,7 +51,7 @@ impl BaseRequests {
         base
     }
 
-    /// Requests a base now, for nobody who waits.
+    /// Requests a base now, without a waiting caller.
     pub(super) fn want(&self) {
         self.requests().is_wanted = true;
         self.wanted.notify_one();

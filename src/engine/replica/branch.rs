@@ -13,7 +13,7 @@ impl LogFollower {
     /// `own` is the last claim of this directory.
     ///
     /// # Errors
-    /// [`ReplicaError::Stranded`], or [`ReplicaError::Broken`] if nothing is; the bucket.
+    /// [`ReplicaError::Stranded`], or [`ReplicaError::Broken`] if nothing is stranded; errors of the bucket.
     pub(super) async fn check_position(
         &mut self,
         objects: &ReplicaObjects,
@@ -35,7 +35,7 @@ impl LogFollower {
     /// followed. `None` if it may be the same log.
     ///
     /// # Errors
-    /// The bucket; an object that does not open.
+    /// Errors of the bucket; an object that does not open.
     pub(super) async fn branch(
         &self,
         objects: &ReplicaObjects,

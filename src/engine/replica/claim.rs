@@ -58,7 +58,7 @@ impl PendingClaim {
     /// Tries once to create the slot.
     ///
     /// # Errors
-    /// The bucket; the same claim may be retried.
+    /// Errors of the bucket; the same claim may be retried.
     pub async fn attempt(&self, objects: &ReplicaObjects) -> Result<ClaimResult, ReplicaError> {
         let slot = self.position.slot;
         if objects.create_fixed(&ObjectName::Slot(slot), &self.bytes).await? == CreateResult::Other {

@@ -40,7 +40,7 @@ pub(super) struct Collector {
 
 /// The next try of a collection that failed.
 struct Retry {
-    /// Its time, on the machine's continuous clock.
+    /// The time of the next try, on the machine's continuous clock.
     at: Duration,
     /// The wait before it.
     wait: Duration,

@@ -97,15 +97,16 @@ impl LogFollower {
         self.logged
     }
 
-    /// Returns the lease of the log's holder, as far as the log that was read tells.
+    /// Returns the lease of the log's holder, as far as it is known from the slots that were read.
     pub fn lease(&self) -> HolderLease {
         self.lease.unwrap_or(HolderLease::UNKNOWN)
     }
 
-    /// Reads what the slots up to the cursor tell about the log's holder, unless this process has read those slots.
+    /// Reads the facts about the log's holder from the slots up to the cursor, unless this process has read those
+    /// slots.
     ///
     /// # Errors
-    /// The bucket; a claim that does not open.
+    /// Errors of the bucket; a claim that does not open.
     pub(super) async fn learn_holder(&mut self, objects: &ReplicaObjects) -> Result<(), ReplicaError> {
         if self.cursor.head.is_none() && self.cursor.slot > 0 {
             self.cursor.head = objects.slot_head(self.cursor.slot).await?;
@@ -207,7 +208,7 @@ impl LogFollower {
     /// Keeps the complete batches of a last slot that ends within a batch. Nothing completes that batch any more.
     ///
     /// # Errors
-    /// The store.
+    /// Store errors.
     pub fn end(&mut self, objects: &ReplicaObjects) -> Result<(), ReplicaError> {
         if !self.assembler.is_at_rest() {
             self.assembler = Assembler::default();
@@ -229,7 +230,7 @@ impl LogFollower {
     /// Returns whether the log continues after a missing slot.
     ///
     /// # Errors
-    /// The bucket.
+    /// Errors of the bucket.
     pub async fn lacks_slot(&self, objects: &ReplicaObjects) -> Result<bool, ReplicaError> {
         let next = self.cursor.slot + 1;
         Ok(objects.slot_after(next).await?.is_some() && objects.slot(next).await?.is_none())
@@ -240,7 +241,7 @@ impl LogFollower {
     /// closes. Returns whether it continues.
     ///
     /// # Errors
-    /// The bucket; the file system.
+    /// Errors of the bucket or the file system.
     pub(super) async fn skip_lost_slots(
         &mut self,
         objects: &ReplicaObjects,

@@ -41,8 +41,8 @@ impl HolderLease {
         self.own.max(self.of_others(now))
     }
 
-    /// Whether the last claim was made by a process of the directory at `place`. A copy of the directory has the same
-    /// name, but another place.
+    /// Returns whether the last claim was made by a process of the directory at `place`. A copy of the directory has
+    /// the same name, but another place.
     pub const fn is_of_place(&self, place: u64) -> bool {
         self.place == place && place != 0
     }
@@ -82,7 +82,7 @@ impl ReplicaObjects {
     /// Returns the leases that may be valid at `cursor`, from the claims up to it. `None` if a claim can't be read.
     ///
     /// # Errors
-    /// The bucket; a claim that does not open.
+    /// Errors of the bucket; a claim that does not open.
     pub(super) async fn holder_lease(&self, cursor: &Cursor) -> Result<Option<HolderLease>, ReplicaError> {
         let Some(last) = cursor.head.clone() else { return Ok(None) };
         let mut claims = Vec::new();
@@ -115,7 +115,7 @@ impl ReplicaObjects {
     /// Returns the first line of a slot, if the slot exists and its line can be read.
     ///
     /// # Errors
-    /// The bucket.
+    /// Errors of the bucket.
     pub(super) async fn slot_head(&self, number: u64) -> BucketResult<Option<Head>> {
         let name = ObjectName::Slot(number).to_string();
         let line = self.bucket.read_range(&name, 0, crate::store::replica::head::LINE_BYTES_MAX as u64).await?;

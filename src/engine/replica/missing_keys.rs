@@ -15,7 +15,7 @@ impl ReplicaObjects {
     /// earlier deadline may have been destroyed. The service's clock may differ from both others, as in `dev`.
     ///
     /// # Errors
-    /// The bucket.
+    /// Errors of the bucket.
     pub async fn latest_time(&self) -> Result<Timestamp, ReplicaError> {
         let newest = match self.slot_before(SLOT_MAX + 1).await? {
             Some(number) => self.slot_head(number).await?.map(|head| head.time),
@@ -30,7 +30,7 @@ impl ReplicaObjects {
     }
 
     /// Returns whether the content of `bucket` may have been destroyed because its deadline has passed. A doubt about
-    /// the clock moves deadlines; the rows that tell how far are not known here.
+    /// the clock moves deadlines; the rows with the offset can't be read here.
     pub(super) async fn may_have_expired(&self, bucket: Timestamp) -> Result<bool, ReplicaError> {
         let has_passed = |time: Timestamp| bucket <= time + CLOCK_DIFFERENCE_MAX;
         Ok(Bucket { end: bucket }.doubt().is_some()
@@ -44,7 +44,7 @@ impl LogFollower {
     /// the bucket lacks too.
     ///
     /// # Errors
-    /// The bucket; a key that does not open; the store.
+    /// Errors of the bucket; a key that does not open; the store.
     pub async fn adopt_missing_keys(&self, objects: &ReplicaObjects) -> Result<Vec<String>, ReplicaError> {
         let lacking = |time: Timestamp| self.follower.segments_without_key(time + CLOCK_DIFFERENCE_MAX);
         if lacking(objects.near_time())?.is_empty() {

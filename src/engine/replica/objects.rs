@@ -104,7 +104,7 @@ impl ReplicaObjects {
     /// Reads a slot; `None` if the log ends before it.
     ///
     /// # Errors
-    /// The bucket; an object that does not open.
+    /// Errors of the bucket; an object that does not open.
     pub async fn slot(&self, number: u64) -> Result<Option<Slot>, ReplicaError> {
         let name = ObjectName::Slot(number);
         let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
@@ -188,7 +188,7 @@ impl ReplicaObjects {
     /// Returns the slots that have a base with a manifest, ascending.
     ///
     /// # Errors
-    /// The bucket.
+    /// Errors of the bucket.
     pub async fn bases(&self) -> BucketResult<Vec<u64>> {
         let objects = self.list(name::BASE, "").await?;
         let manifests = objects.iter().filter_map(|object| match object.name.parse() {
@@ -201,7 +201,7 @@ impl ReplicaObjects {
     /// Returns the manifest of the base at `slot`, if it exists.
     ///
     /// # Errors
-    /// The bucket; an object that does not open.
+    /// Errors of the bucket; an object that does not open.
     pub async fn manifest(&self, slot: u64) -> Result<Option<Manifest>, ReplicaError> {
         let name = ObjectName::Manifest(slot);
         let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
@@ -211,7 +211,7 @@ impl ReplicaObjects {
     /// Reads an object and checks its digest.
     ///
     /// # Errors
-    /// The bucket; an object that is missing or has other bytes.
+    /// Errors of the bucket; an object that is missing or has other bytes.
     pub(super) async fn read_exact(&self, name: &ObjectName, digest: &Digest) -> Result<Bytes, ReplicaError> {
         let bytes = self.read_existing(name).await?;
         match sha256(&bytes) == *digest {
@@ -223,7 +223,7 @@ impl ReplicaObjects {
     /// Reads an object that must exist.
     ///
     /// # Errors
-    /// The bucket; a missing object.
+    /// Errors of the bucket; a missing object.
     pub(super) async fn read_existing(&self, name: &ObjectName) -> Result<Bytes, ReplicaError> {
         let found = self.bucket.read(&name.to_string()).await?;
         found.ok_or_else(|| ReplicaError::Missing { name: name.to_string() })

@@ -34,7 +34,7 @@ impl ReadAhead {
     /// Returns the slot `number`, if the log has it.
     ///
     /// # Errors
-    /// The bucket; an object that does not open.
+    /// Errors of the bucket; an object that does not open.
     pub(super) async fn next(&mut self, objects: &ReplicaObjects, number: u64) -> Result<Option<Slot>, ReplicaError> {
         if self.found.front().is_none_or(|(found, _)| *found != number) {
             self.fetch(objects, number).await?;

@@ -37,7 +37,7 @@ pub(super) struct Rebuild<'a> {
 /// Returns the newest manifest whose rows are not later than `until`.
 ///
 /// # Errors
-/// The bucket; [`ReplicaError::NoBase`] if no manifest qualifies.
+/// Errors of the bucket; [`ReplicaError::NoBase`] if no manifest qualifies.
 pub(super) async fn base_before(objects: &ReplicaObjects, until: Option<Timestamp>) -> Result<Manifest, ReplicaError> {
     for slot in objects.bases().await?.into_iter().rev() {
         let found = objects.manifest(slot).await?;
@@ -51,7 +51,7 @@ pub(super) async fn base_before(objects: &ReplicaObjects, until: Option<Timestam
 /// Builds a data directory from the base of `manifest`.
 ///
 /// # Errors
-/// The bucket, the objects, the directory. On failure the directory is removed.
+/// Errors of the bucket, the objects, the directory. On failure the directory is removed.
 pub(super) async fn rebuild(
     objects: &ReplicaObjects,
     manifest: &Manifest,
@@ -104,7 +104,7 @@ pub(super) async fn build(
 /// Opens the store that was built from the base of `manifest`, at its position in the log.
 ///
 /// # Errors
-/// The bucket, a log that lacks the base's slot, or the store.
+/// Errors of the bucket, a log that lacks the base's slot, or the store.
 pub(super) async fn follow_from(
     objects: &ReplicaObjects,
     manifest: &Manifest,
@@ -244,7 +244,7 @@ impl Iterator for Pieces {
 enum Source<T> {
     /// The work waits for them on its thread.
     Fetching(Fetched<T>),
-    /// All of them were fetched before the work begins.
+    /// All results were fetched before the work begins.
     Fetched(std::vec::IntoIter<io::Result<T>>),
 }
 

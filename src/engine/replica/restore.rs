@@ -51,7 +51,7 @@ impl RestoredReplica {
     /// Closes the store, and moves it to the data directory.
     ///
     /// # Errors
-    /// The file system.
+    /// File system errors.
     pub fn install(self) -> Result<(), ReplicaError> {
         let Self { mut log, staged, .. } = self;
         log.follower.checkpoint()?;
@@ -63,7 +63,7 @@ impl RestoredReplica {
 /// Restores the state of the last batch at or before the requested time. `report` gets a line for each step.
 ///
 /// # Errors
-/// The bucket; [`ReplicaError::NoBase`] if no base is as old as the time; the directory.
+/// Errors of the bucket; [`ReplicaError::NoBase`] if no base is as old as the time; the directory.
 pub async fn restore(
     objects: &ReplicaObjects,
     plan: &RestorePlan<'_>,

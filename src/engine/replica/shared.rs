@@ -336,7 +336,7 @@ impl Shared {
         self.has_lost_keys.store(true, Ordering::Release);
     }
 
-    /// Whether [`Self::lose_keys`] was called since the last call.
+    /// Returns whether [`Self::lose_keys`] was called since the last call.
     pub(super) fn takes_lost_keys(&self) -> bool {
         self.has_lost_keys.swap(false, Ordering::AcqRel)
     }

@@ -189,7 +189,8 @@ impl Shipper {
         })
     }
 
-    /// Whether the next machine may send mail at once: the log has no gap, and no earlier lease may still be valid.
+    /// Returns whether the next machine may send mail at once: the log has no gap, and no earlier lease may still be
+    /// valid.
     fn may_release(&self) -> bool {
         !self.shared.outbox.has_gap() && !self.shared.lease.is_waiting()
     }

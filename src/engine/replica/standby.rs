@@ -44,8 +44,8 @@ impl Standby {
     /// Opens the standby in `directory`. An empty directory is built from the newest base.
     ///
     /// # Errors
-    /// The bucket, a wrong clock, a directory of another store, or a bucket without a base. [`ReplicaError::Emptied`]
-    /// if this directory owned the log that an empty bucket had.
+    /// Errors of the bucket, a wrong clock, a directory of another store, or a bucket without a base.
+    /// [`ReplicaError::Emptied`] if this directory owned the log that an empty bucket had.
     pub async fn open(
         world: &ReplicaWorld,
         directory: &Path,
@@ -78,7 +78,7 @@ impl Standby {
     /// Applies the next slot. Returns false at the end of the log.
     ///
     /// # Errors
-    /// The bucket; the store. [`ReplicaError::needs_base`] tells whether a new base helps.
+    /// Errors of the bucket or the store. [`ReplicaError::needs_base`] shows whether a new base helps.
     pub async fn follow(&mut self) -> Result<bool, ReplicaError> {
         match self.advance().await {
             Ok(has_more) => Ok(has_more),
@@ -148,7 +148,7 @@ impl Standby {
     /// replaces it.
     ///
     /// # Errors
-    /// The bucket; the file system.
+    /// Errors of the bucket or the file system.
     pub async fn prepare_resync(&self) -> Result<(), ReplicaError> {
         build_aside(&self.objects, &self.directory, &self.key, self.beside).await
     }
@@ -156,7 +156,7 @@ impl Standby {
     /// Moves a store with batches that the log lacks to a directory named after its last epoch.
     ///
     /// # Errors
-    /// The file system.
+    /// File system errors.
     pub fn discard(self) -> Result<PathBuf, ReplicaError> {
         let (disk, directory, epoch) = (self.objects.disk.clone(), self.directory.clone(), self.log.cursor.epoch);
         drop(self);
@@ -166,7 +166,7 @@ impl Standby {
     /// Makes all applied batches durable.
     ///
     /// # Errors
-    /// The store.
+    /// Store errors.
     pub fn checkpoint(&mut self) -> Result<(), ReplicaError> {
         Ok(self.log.follower.checkpoint()?)
     }
@@ -209,7 +209,7 @@ impl Standby {
     /// Returns the newest base in the bucket, and the earliest time that can be restored.
     ///
     /// # Errors
-    /// The bucket; a manifest that does not open.
+    /// Errors of the bucket; a manifest that does not open.
     pub async fn bases(&self) -> Result<(Option<BaseStatus>, Option<Timestamp>), ReplicaError> {
         let slots = self.objects.bases().await?;
         let newest = match slots.last() {
@@ -231,7 +231,7 @@ impl Standby {
     /// Returns the number of queued messages, and of those that are due.
     ///
     /// # Errors
-    /// The store.
+    /// Store errors.
     pub fn queued(&self) -> Result<(u64, u64), ReplicaError> {
         Ok(self.log.follower.queued(self.objects.clock.now())?)
     }
@@ -262,7 +262,7 @@ fn finish_moves(world: &ReplicaWorld, directory: &Path) -> Result<(), ReplicaErr
 /// Opens the store of a standby whose bucket is lost; `None` if the standby was never built.
 ///
 /// # Errors
-/// The store, or the file system.
+/// Store or file system errors.
 pub fn open_without_bucket(world: &ReplicaWorld, directory: &Path) -> Result<Option<Follower>, ReplicaError> {
     finish_moves(world, directory)?;
     if !world.disk.has_store(directory) {
@@ -274,7 +274,7 @@ pub fn open_without_bucket(world: &ReplicaWorld, directory: &Path) -> Result<Opt
 /// Moves the store of a machine that continued without the bucket to a directory named after its last epoch.
 ///
 /// # Errors
-/// The store, or the file system.
+/// Store or file system errors.
 pub fn set_aside(world: &ReplicaWorld, directory: &Path) -> Result<PathBuf, ReplicaError> {
     let follower = open_without_bucket(world, directory)?;
     let epoch = follower.as_ref().and_then(Follower::position).map_or(0, |position| position.epoch);

@@ -21,7 +21,7 @@ const SLOTS_READ: u64 = 1000;
 /// start sends the rest.
 ///
 /// # Errors
-/// The bucket, a directory of another store, or the store.
+/// Errors of the bucket, a directory of another store, or the store.
 pub async fn stranded(world: &ReplicaWorld, directory: &Path) -> Result<Stranded, ReplicaError> {
     let follower = Follower::open(&world.disk, directory, world.clock.now(), Arc::clone(&world.entropy))?;
     let Some(position) = follower.position() else { return Ok(Stranded::default()) };

@@ -73,7 +73,7 @@ impl ReplicaWorld {
     /// Returns the identity of the store in the bucket, if there is one.
     ///
     /// # Errors
-    /// The bucket; [`ReplicaError::OtherStore`] if another master key wrote it.
+    /// Errors of the bucket; [`ReplicaError::OtherStore`] if another master key wrote it.
     pub async fn identity(&self, master: &MasterKey) -> Result<Option<Identity>, ReplicaError> {
         let name = ObjectName::Store;
         let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
@@ -96,7 +96,7 @@ impl ReplicaObjects {
     /// Writes the object `store` unless it exists.
     ///
     /// # Errors
-    /// The bucket.
+    /// Errors of the bucket.
     pub(super) async fn write_identity(&self, claim: &Position) -> Result<(), ReplicaError> {
         let head = self.head(Kind::Store, 0, claim.epoch);
         let identity = Identity { store: claim.store, row_format: FORMAT, head };

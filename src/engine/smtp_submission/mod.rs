@@ -50,7 +50,8 @@ pub enum LoginOutcome {
     },
     /// The key is valid, but lacks the scope `send`.
     NoSendScope,
-    /// The key is unknown, revoked, expired or malformed. The answer to the client does not tell which.
+    /// The key is unknown, revoked, expired or malformed. The answer to the client does not show which of these
+    /// applies.
     Refused,
     /// The store failed.
     Failed,

@@ -122,7 +122,7 @@ impl Senders {
     }
 }
 
-/// Why receivers stop at a term, so that later ones match nothing.
+/// Reason why receivers stop at a term. Later terms then match nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The record is an error for them (RFC 7208 2.6.7).
@@ -174,7 +174,7 @@ impl Walk<'_> {
                         in_networks_around(hosts, &found, senders)
                     }
                     Mechanism::Exists(existing) if self.exists(existing, senders).await => senders.addresses(),
-                    // Reverse names are not evaluated: receivers are told to ignore them (RFC 7208 5.5).
+                    // Reverse names are not evaluated: receivers are advised to ignore them (RFC 7208 5.5).
                     Mechanism::Exists(_) | Mechanism::ReverseName => Vec::new(),
                 };
                 self.decide(senders, &matching, *passes);

@@ -140,7 +140,8 @@ impl Engine {
         }
     }
 
-    /// Whether another try may accept a refused message: its domain changed meanwhile, or `dev` has registered it now.
+    /// Returns whether another try may accept a refused message: its domain changed meanwhile, or `dev` has registered
+    /// it now.
     async fn may_retry(&self, account: AccountId, submission: &Submission, refusal: &Refusal) -> bool {
         match refusal {
             Refusal::DomainChanged => true,
@@ -205,8 +206,8 @@ impl Engine {
     }
 
     /// Returns the recorded answer of a key, if the body matches the one that the key is bound to. Called before the
-    /// body is validated, because a body that was valid then may be too late now. A repetition needs neither a permit
-    /// nor a signature.
+    /// body is validated, because a body that was valid then may be too late now. A repetition does not need a permit
+    /// or a signature.
     ///
     /// # Errors
     /// The key is bound to another body, or the store failed.

@@ -4,7 +4,7 @@
 //! A fetch restarts its `max_age`, so a domain that receives mail keeps its policy even while its policy host is down.
 //! A domain without mail causes no requests. A failed fetch leaves the stored policy unchanged, and is not repeated for
 //! a while. Each account has one fetch of a domain's policy at a time. All fetches share a limited number of slots,
-//! which neither slow hosts nor one account can use up.
+//! which slow hosts or one account can't use up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -22,8 +22,8 @@ pub(in crate::engine) struct ReportLimits(Mutex<BTreeMap<u32, Receivers>>);
 type Receivers = HashMap<String, HashSet<DomainName>>;
 
 impl ReportLimits {
-    /// Whether a receiver may get the report of `day` about `domain`. It is counted before it is sent, once for all
-    /// tries.
+    /// Returns whether a receiver may get the report of `day` about `domain`. It is counted before it is sent, once for
+    /// all tries.
     pub(super) fn admit(&self, day: u32, domain: &DomainName, to: &Destination) -> bool {
         let mut days = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A report is tried for a day, so those of the day before may still be under way.

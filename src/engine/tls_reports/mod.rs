@@ -236,8 +236,8 @@ impl Engine {
         }
     }
 
-    /// Whether less than half of the account's quota is used. The other half is left to its own mail, since others
-    /// decide how many reports there are.
+    /// Returns whether less than half of the account's quota is used. The other half is left to its own mail, since
+    /// others decide how many reports there are.
     fn has_quota_for_reports(&self, account: AccountId) -> Result<bool, StoreError> {
         let Some(account) = self.account(account)? else { return Ok(false) };
         let quota = self.quota(&account)?;

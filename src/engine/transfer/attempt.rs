@@ -144,7 +144,8 @@ pub(super) struct RunningAttempt<'a> {
     timed_out: bool,
     /// Whether a server was tried.
     has_tried: bool,
-    /// Whether an answer requested a limit for the site. If so, the end of the attempt is no further evidence.
+    /// Whether an answer requested a limit for the site. If so, the end of the attempt does not count as further
+    /// evidence.
     is_limited: bool,
     /// Whether the site was never tried before this attempt.
     pub(super) is_first: bool,

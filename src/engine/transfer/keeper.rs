@@ -34,7 +34,7 @@ impl AwaitedEvents {
         [self.turn, self.connection].into_iter().flatten().min()
     }
 
-    /// Whether a keeper that awaits `before` would be late.
+    /// Returns whether a keeper that awaits `before` would be late.
     fn is_sooner_than(&self, before: &Self) -> bool {
         let is_sooner = self.until().is_some_and(|own| before.until().is_none_or(|before| own < before));
         is_sooner || self.is_idle && !before.is_idle

@@ -122,7 +122,7 @@ impl Shared {
         self.engine.store.timers()
     }
 
-    /// Whether a message waits for one of the service's connections.
+    /// Returns whether a message waits for one of the service's connections.
     fn has_permit_waiters(&self) -> bool {
         [&self.connections, &self.unproven, &self.silent].into_iter().any(FairSemaphore::has_waiters)
     }
@@ -137,7 +137,7 @@ impl Shared {
         self.stop.wait().await;
     }
 
-    /// Whether no new work may start.
+    /// Returns whether no new work may start.
     fn is_stopping(&self) -> bool {
         self.stop.is_set()
     }

@@ -55,7 +55,7 @@ impl Transfers {
         tokio::spawn(async move { caught(reading.run(looks_at_all)).await.ok() });
     }
 
-    /// Whether `reader` must read this message: it may belong there, or no other queue would read it.
+    /// Returns whether `reader` must read this message: it may belong there, or no other queue would read it.
     fn is_read_by(&self, reader: &Reader, timer: &Timer, row: &MessageRow) -> bool {
         let order = self.shared.relays.order(row.stream, MessageId(timer.id));
         let options: Vec<(Number, Option<Site>)> =

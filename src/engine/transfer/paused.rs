@@ -20,7 +20,7 @@ use crate::store::timer_cache::QueueNumber;
 /// Number of their queue and its alarms; destination numbers start at one.
 pub(super) const NUMBER: QueueNumber = 0;
 
-/// Whether the account's mail for this site, or for this recipient's domain, is paused.
+/// Returns whether the account's mail for this site, or for this recipient's domain, is paused.
 pub(super) fn is_paused(read: &impl Read, account: AccountId, site: &str, to: &Address) -> Result<bool, StoreError> {
     Ok(pause::is_paused(read, account, site)? || pause::is_paused(read, account, to.domain().as_str())?)
 }

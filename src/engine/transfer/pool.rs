@@ -29,7 +29,7 @@ pub(super) struct PooledConnection {
 }
 
 impl PooledConnection {
-    /// Whether the connection may serve another message.
+    /// Returns whether the connection may serve another message.
     fn is_good(&self, limits: &Limits, now: Instant) -> bool {
         self.messages < limits.messages_per_connection
             && now.duration_since(self.opened) < limits.connection_age

@@ -66,7 +66,7 @@ impl Relays {
         order
     }
 
-    /// Whether there is only one relay.
+    /// Returns whether there is only one relay.
     pub(super) const fn is_lone(&self) -> bool {
         self.0.len() == 1
     }
@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Whether a relay has reached its cap for `site` today.
+    /// Returns whether a relay has reached its cap for `site` today.
     pub(super) fn is_used_up(&self, relay: Number, site: &str) -> Result<bool, StoreError> {
         let is_used_up = self.with_count(relay, site, |relays, day, cap| relays.is_used_up(relay, site, day, cap))?;
         Ok(is_used_up.is_some_and(|(is_used_up, _)| is_used_up))

@@ -101,7 +101,7 @@ impl CachedRoute {
         now < self.until
     }
 
-    /// Whether the outdated site is still used while it is looked up again.
+    /// Returns whether the outdated site is still used while it is looked up again.
     fn may_serve(&self, now: Duration) -> bool {
         self.found.is_ok() && now < self.until + STALE_LIFETIME
     }
@@ -223,8 +223,8 @@ impl RouteTable {
         Some((domain, claim))
     }
 
-    /// Whether the result of an account's lookup is the domain's. A lookup that was impossible decides nothing while
-    /// other accounts have theirs, and a late one does not replace a result.
+    /// Returns whether the result of an account's lookup is the domain's. A lookup that was impossible decides nothing
+    /// while other accounts have theirs, and a late one does not replace a result.
     pub(super) fn decides(&mut self, domain: &DomainName, claim: &Claim, found: &Result<Site, RouteFailure>) -> bool {
         match self.entries.get_mut(domain) {
             Some(Entry::Asked(asked)) => {

@@ -59,12 +59,12 @@ impl Routes {
         route
     }
 
-    /// Whether another message may wait for a lookup.
+    /// Returns whether another message may wait for a lookup.
     pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
         self.state().waiting.would_fit(&Claim::single(account, stream))
     }
 
-    /// Whether almost no further message can wait for a lookup.
+    /// Returns whether almost no further message can wait for a lookup.
     pub(super) fn is_full(&self) -> bool {
         self.state().waiting.used() >= WAITING_MAX
     }

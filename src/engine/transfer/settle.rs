@@ -256,7 +256,7 @@ impl Unsettled {
         self.settle(shared, TransferEnd::GaveUp(finding::expired()), AttemptFacts::default());
     }
 
-    /// The content can't be read from the disk. This is no attempt, and may pass.
+    /// The content can't be read from the disk. This does not count as an attempt, and may pass.
     pub(super) fn content_unreadable(self, shared: &Shared, error: &StoreError) {
         tracing::error!(
             message_id = %self.queued.place.id, %error,
@@ -265,7 +265,7 @@ impl Unsettled {
         self.settle(shared, TransferEnd::Unreadable, AttemptFacts::default());
     }
 
-    /// A damaged row stays damaged. Any other error may pass, and is no attempt.
+    /// A damaged row stays damaged. Any other error may pass, and does not count as an attempt.
     pub(super) fn unreadable(mut self, shared: &Shared, error: StoreError) {
         let message = self.queued.place.id;
         match error {

@@ -60,8 +60,8 @@ impl Site {
         }
     }
 
-    /// Whether a server that identifies itself by our own name means a loop. It does not if the server is our own
-    /// receiver, or if the operator configured it as an egress route.
+    /// Returns whether a server that identifies itself by our own name means a loop. It does not if the server is our
+    /// own receiver, or if the operator configured it as an egress route.
     pub(super) const fn loop_check(&self) -> LoopCheck {
         match self {
             Self::Provider(_) | Self::Servers(_) => LoopCheck::OwnNameIsLoop,

@@ -168,7 +168,7 @@ impl Transfers {
         self.shared.capture.as_ref().is_some_and(|route| route(&record.row.to).is_some())
     }
 
-    /// Whether no relay may send the message today.
+    /// Returns whether no relay may send the message today.
     fn is_used_up(&self, record: &MessageRecord) -> bool {
         let is_used_up = |number: &Number| {
             let site = self.site_by(*number, record).map_or(Cow::Borrowed(""), |site| site.name().into_owned().into());

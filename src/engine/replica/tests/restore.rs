@@ -55,7 +55,8 @@ async fn a_restore_takes_the_newer_base_if_collection_removes_what_it_reads() {
         serving.base().await;
         serving.settled().await;
         assert!(serving.stop().await);
-        // The restore finds the bucket as it was before the newer base, until it reads what that base replaced.
+        // The restore finds the bucket as it was before the newer base, until it reads an object that the newer base
+        // replaced.
         let newer = bucket.copy();
         for name in bucket.names() {
             bucket.set_object(&name, None);

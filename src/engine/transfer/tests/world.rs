@@ -222,7 +222,7 @@ impl World {
         self.engine.create_verified_domain(self.account, name, Stream::Transactional).await.unwrap();
     }
 
-    /// Waits until the message is delivered, whatever else runs.
+    /// Waits until the message is delivered, regardless of other work.
     pub(super) async fn is_delivered(&self, id: MessageId) {
         while self.progress(id).0 != "delivered" {
             tokio::time::sleep(Duration::from_millis(1)).await;

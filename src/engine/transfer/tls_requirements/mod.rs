@@ -56,7 +56,7 @@ impl<'a> RecipientPolicy<'a> {
         Self { shared, policy, requester }
     }
 
-    /// Whether a connection opened under `required` meets it.
+    /// Returns whether a connection opened under `required` meets it.
     pub(super) fn agreement(&self, required: TlsRequirement) -> Agreement {
         Agreement { policy: self.policy.clone(), required, at: self.shared.engine.clock.monotonic() }
     }
@@ -77,8 +77,8 @@ impl<'a> RecipientPolicy<'a> {
         })
     }
 
-    /// Whether a session to `target` meets this message's policy. The session is encrypted as `tls` says, and met
-    /// `agreed` at its last check.
+    /// Returns whether a session to `target` meets this message's policy. The session is encrypted as `tls` says, and
+    /// met `agreed` at its last check.
     pub(super) async fn renewed(&self, target: &Target, tls: Option<TlsFacts>, agreed: Agreement) -> Option<Agreement> {
         let Some(policy) = &self.policy else { return Some(agreed) };
         let age = self.shared.engine.clock.monotonic().saturating_sub(agreed.at);

@@ -1,4 +1,4 @@
-//! Tests of what an accepted step of the clock leaves behind: events, webhook deliveries, idempotency keys and lists.
+//! Tests of the effects of an accepted step of the clock: events, webhook deliveries, idempotency keys and lists.
 
 use super::*;
 use crate::domain::webhook_url::WebhookUrl;

@@ -63,7 +63,7 @@ impl PendingCount {
 }
 
 impl PendingGuard {
-    /// Whether no other submission is announced. Waiting for one would then be pointless.
+    /// Returns whether no other submission is announced. Waiting for one would then be pointless.
     pub fn is_alone(&self) -> bool {
         self.0.count() == 1
     }

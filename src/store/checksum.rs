@@ -70,8 +70,8 @@ pub(super) fn open<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Option<&'a 
     (of(table, key, value) == *checksum).then_some(value)
 }
 
-/// Whether this is the format row, which has no checksum. Its value says whether the other rows have checksums, and
-/// earlier versions of Postrider read it too.
+/// Returns whether this is the format row, which has no checksum. Its value says whether the other rows have checksums,
+/// and earlier versions of Postrider read it too.
 fn is_bare(table: &str, key: &[u8]) -> bool {
     key == meta::FORMAT && table == Table::Meta.name()
 }

@@ -1,4 +1,4 @@
-//! Errors of the store itself. They are neither refusals nor errors in the caller's input. Nothing unsynced was
+//! Errors of the store itself. They are not refusals, and not errors in the caller's input. Nothing unsynced was
 //! acknowledged.
 
 use super::schema::Table;
@@ -39,7 +39,7 @@ pub enum StoreError {
     /// The device is full. Nothing is damaged; writes work again once there is free space.
     #[error("the disk is too full to store content")]
     Full,
-    /// The device was full while the database was written. Fatal: what is in memory may differ from the file.
+    /// The device was full while the database was written. Fatal: the pages in memory may differ from the file.
     #[error("the disk is too full for the database")]
     DatabaseFull,
     /// An operation panicked; all its changes were dropped.
@@ -58,7 +58,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether only one row is affected: operations that need it fail, and the rest of the store works.
+    /// Returns whether only one row is affected: operations that need it fail, and the rest of the store works.
     pub const fn is_of_row(&self) -> bool {
         match self {
             Self::Row { .. } | Self::Damaged { .. } => true,
@@ -111,7 +111,7 @@ impl<R, E: Into<StoreError>> From<E> for OpError<R> {
     }
 }
 
-/// Whether an error of the file system means that the device, or the user's part of it, is full.
+/// Returns whether an error of the file system means that the device, or the user's part of it, is full.
 pub fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }

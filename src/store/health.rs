@@ -73,8 +73,8 @@ impl Health {
         }
     }
 
-    /// Whether a write could succeed: the store has not failed, and each thread is idle or has finished work since the
-    /// last call with the same `seen`.
+    /// Returns whether a write could succeed: the store has not failed, and each thread is idle or has finished work
+    /// since the last call with the same `seen`.
     pub fn is_writing(&self, seen: &mut Progress) -> bool {
         let writer = self.writer.advances(&mut seen.writer);
         let appender = self.appender.advances(&mut seen.appender);

@@ -49,7 +49,7 @@ pub(super) fn raw_of_store(disk: &dyn Disk, directory: &Path, proof: &[u8]) -> R
     if is_of(&MasterKey::new(&raw), proof) { Ok(raw) } else { Err(OpenError::WrongMasterKey) }
 }
 
-/// Whether `key` made `proof`.
+/// Returns whether `key` made `proof`.
 pub(super) fn is_of(key: &MasterKey, proof: &[u8]) -> bool {
     key.open(PROOF_CONTEXT, proof).is_ok()
 }

@@ -16,7 +16,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Whether `key` comes before `other`.
+    /// Returns whether `key` comes before `other`.
     pub fn is_before(self, key: &[u8], other: &[u8]) -> bool {
         match self {
             Self::Ascending => key < other,
@@ -61,7 +61,7 @@ pub trait Read {
         each: &mut RowCallback<'_>,
     ) -> Result<(), StoreError>;
 
-    /// Whether there is a row at `key`, damaged or not.
+    /// Returns whether there is a row at `key`, damaged or not.
     ///
     /// # Errors
     /// Database errors.

@@ -39,7 +39,7 @@ impl ReadBarrier {
         }
     }
 
-    /// Whether an answered batch is not visible yet.
+    /// Returns whether an answered batch is not visible yet.
     #[cfg(test)]
     pub(super) fn is_blocking(&self) -> bool {
         self.0.try_read().is_err()

@@ -101,7 +101,7 @@ impl Turns {
         }
     }
 
-    /// Whether a batch waits for the bucket.
+    /// Returns whether a batch waits for the bucket.
     pub(crate) const fn is_landing(&self) -> bool {
         self.landing.is_some()
     }
@@ -121,7 +121,7 @@ impl Turns {
         self.due_at().map(|at| at.saturating_sub(now))
     }
 
-    /// Whether a worker has something to do.
+    /// Returns whether a worker has something to do.
     pub(crate) fn has_work(&mut self) -> bool {
         self.handed.extend(self.workers.writer_inbox.try_iter());
         self.bodies.extend(self.workers.appender_inbox.try_iter());
@@ -233,7 +233,7 @@ impl Machine {
         self.0.forgive();
     }
 
-    /// Whether the power is off.
+    /// Returns whether the power is off.
     pub(crate) fn is_off(&self) -> bool {
         self.0.is_off()
     }

@@ -56,8 +56,8 @@ pub enum TimerKind {
 }
 
 impl TimerKind {
-    /// Whether the timer sweeps, forgets or destroys data after its deadline. Such timers are suspended while deadlines
-    /// are frozen.
+    /// Returns whether the timer sweeps, forgets or destroys data after its deadline. Such timers are suspended while
+    /// deadlines are frozen.
     pub const fn ends_things(self) -> bool {
         match self {
             Self::Idempotency

@@ -39,7 +39,7 @@ use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::timer::Timer;
 
-/// Checks a row on its own.
+/// Checks a row without its references.
 pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
     let fits = match table {
         Table::Meta => return fact(key, value),

@@ -269,7 +269,7 @@ impl Content {
         self.keys.adopt(segment, slot)
     }
 
-    /// Whether a segment still has its key.
+    /// Returns whether a segment still has its key.
     pub(in crate::store) fn has(&self, (bucket, number): (Timestamp, u32)) -> bool {
         self.keys.get(bucket, number).is_some()
     }

@@ -47,7 +47,7 @@ impl Store {
     }
 }
 
-/// Whether `op` failed because of a damaged row of `table` and the store still works.
+/// Returns whether `op` failed because of a damaged row of `table` and the store still works.
 fn fails_at<O: Op>(test: &TestStore, table: Table, op: O) -> bool {
     let failed = matches!(test.commit(op), Err(OpError::Failed(StoreError::Damaged { table: at, .. })) if at == table);
     failed && test.store().health().failure().is_none()

@@ -44,7 +44,7 @@ pub(in crate::store) trait Disk: Send + Sync {
     /// Opens a database as `builder` would, and locks it. Only its owner can access a new one.
     fn open_database(&self, path: &Path, builder: &Builder) -> Result<Database, DatabaseError>;
 
-    /// Whether a file or a directory of that name exists.
+    /// Returns whether a file or a directory of that name exists.
     fn exists(&self, path: &Path) -> bool;
 
     /// Lists a directory, in any order.

@@ -57,7 +57,7 @@ pub(super) fn blank_other(file: &dyn DiskFile, epoch: &Epoch) -> io::Result<()> 
     file.write_all_at(&[0; SLOT as usize], SLOT - slot(epoch))
 }
 
-/// Whether a journal's `bytes` name `epoch`.
+/// Returns whether a journal's `bytes` name `epoch`.
 pub(super) fn is_named(bytes: &[u8], epoch: &Epoch) -> bool {
     usize::try_from(slot(epoch)).is_ok_and(|at| bytes.get(at..at + LENGTH) == Some(&name(epoch)))
 }

@@ -9,7 +9,7 @@
 //! then on records are written from the first place again, under the new epoch. A record counts only if its checksums
 //! match. They are keyed with the epoch and bound to the place ([`record`]). A start replays the records up to the
 //! first that does not verify ([`replay`]). The file is damaged if later records of the same epoch follow. It is also
-//! damaged if it neither names the epoch nor has a record of it ([`scan`]). The file is overwritten and seldom
+//! damaged if it does not name the epoch and has no record of it ([`scan`]). The file is overwritten and seldom
 //! truncated, because a sync that changes no length is cheaper. At a start, and when bodies that it may contain reach
 //! their deadline, all records are removed from it.
 

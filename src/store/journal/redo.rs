@@ -96,7 +96,7 @@ pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, St
     Ok(changes)
 }
 
-/// Whether `bytes` begin like a payload of the first layout, with a count of tables and a table's name.
+/// Returns whether `bytes` begin like a payload of the first layout, with a count of tables and a table's name.
 pub(super) fn begins_first_layout(bytes: &[u8]) -> bool {
     let mut rest = UnreadBytes(bytes);
     let count = rest.byte().unwrap_or(0);

@@ -22,7 +22,7 @@ pub enum Damage {
     },
     /// The file is missing, with all its records.
     Missing,
-    /// The file neither names the database's epoch nor has a record of it: it was emptied, overwritten or replaced.
+    /// The file does not name the database's epoch and has no record of it: it was emptied, overwritten or replaced.
     Foreign,
 }
 

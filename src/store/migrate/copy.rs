@@ -161,7 +161,7 @@ fn original(database: &Database) -> Result<(ReadTransaction, Vec<u8>), StoreErro
     Ok((original, source))
 }
 
-/// Whether a row is written last: a copy must not count as a store before it is complete.
+/// Returns whether a row is written last: a copy must not count as a store before it is complete.
 fn is_written_last(table: &str, key: &[u8]) -> bool {
     table == Table::Meta.name() && key == meta::FORMAT
 }

@@ -69,7 +69,7 @@ impl StorageRoom {
         if self.has_room(read, account)? { Ok(()) } else { Err(OpError::Refused(Refusal::StorageExhausted)) }
     }
 
-    /// Whether the message fits into the account's storage.
+    /// Returns whether the message fits into the account's storage.
     ///
     /// # Errors
     /// Store errors.

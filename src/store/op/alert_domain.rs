@@ -88,7 +88,7 @@ pub(super) fn looked_at(
     alert::found(tables, account, &sighting.of(subject(domain, row))).map(drop)
 }
 
-/// Whether the RSA record of the next signing keys was seen at the last successful lookup.
+/// Returns whether the RSA record of the next signing keys was seen at the last successful lookup.
 fn is_next_seen(row: &DomainRow) -> bool {
     let Some(key) = dkim::further(&row.dkim).filter(|key| key.state == DkimState::Standby) else { return false };
     let name = dkim_name(row, &key.selector);

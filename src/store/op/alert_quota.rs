@@ -13,7 +13,7 @@ use crate::store::tables::Tables;
 /// Percentage of a day's quota at which its use becomes a warning.
 const PART: u64 = 80;
 
-/// Whether `used` is most of a day's quota.
+/// Returns whether `used` is most of a day's quota.
 const fn is_most(used: u64, limit: u64) -> bool {
     used.saturating_mul(100) >= limit.saturating_mul(PART)
 }

@@ -32,7 +32,7 @@ pub fn further(keys: &[DkimKeyRow]) -> Option<&DkimKeyRow> {
     keys.iter().find(|key| key.number() == number && key.algorithm == DkimAlgorithm::RsaSha256)
 }
 
-/// Whether a rotation is scheduled without a standby pair.
+/// Returns whether a rotation is scheduled without a standby pair.
 pub fn lacks_further(row: &DomainRow) -> bool {
     row.rotation.days > 0 && !row.dkim.is_empty() && further(&row.dkim).is_none()
 }
@@ -149,7 +149,7 @@ fn is_over(key: &DkimKeyRow, now: Timestamp) -> bool {
     key.retired_at.is_some_and(|at| now.since(at) >= RETIREMENT)
 }
 
-/// Whether a new key's record may appear soon.
+/// Returns whether a new key's record may appear soon.
 pub(super) fn is_awaited(keys: &[DkimKeyRow], now: Timestamp) -> bool {
     keys.iter().any(|key| {
         let replaces = |other: &DkimKeyRow| other.algorithm == key.algorithm && other.state == DkimState::Active;

@@ -261,8 +261,8 @@ impl RecordDomainCheck {
         audit::write(tables, self.account, &Actor::Service, change).map(drop)
     }
 
-    /// Whether the record of the signing RSA key was found. If none signs, the record of the first waiting key decides.
-    /// `None` if the lookup failed.
+    /// Returns whether the record of the signing RSA key was found. If none signs, the record of the first waiting key
+    /// decides. `None` if the lookup failed.
     fn dkim_finding(&self, row: &DomainRow) -> Option<bool> {
         self.status_at(&self.signing_name(row)?)
     }

@@ -113,12 +113,12 @@ pub struct RawRow {
 }
 
 impl RawRow {
-    /// Whether the row belongs to `table`.
+    /// Returns whether the row belongs to `table`.
     pub fn is_of(&self, table: Table) -> bool {
         self.table() == Some(table)
     }
 
-    /// Whether both rows have the same table and key.
+    /// Returns whether both rows have the same table and key.
     pub fn is_at(&self, other: &Self) -> bool {
         (self.table, &self.key) == (other.table, &other.key)
     }

@@ -60,7 +60,7 @@ impl Redelivered {
     }
 }
 
-/// Whether the bytes are a value of [`Table::Redelivered`].
+/// Returns whether the bytes are a value of [`Table::Redelivered`].
 pub(in crate::store) fn is_redelivered(bytes: &[u8]) -> bool {
     Redelivered::decode(bytes).is_some()
 }
@@ -129,12 +129,12 @@ fn count_requested(
     if is_requested(row, id) { change(tables, account.as_bytes(), counted) } else { Ok(()) }
 }
 
-/// Whether a delivery is a test or a later delivery of its event.
+/// Returns whether a delivery is a test or a later delivery of its event.
 pub(in crate::store) fn is_requested(row: &DeliveryRow, id: DeliveryId) -> bool {
     matches!(row.owed, DeliveryPayload::Test { .. }) || !is_near(row.event, id)
 }
 
-/// Whether an event has an outstanding delivery at an endpoint. Reads a bounded number of rows.
+/// Returns whether an event has an outstanding delivery at an endpoint. Reads a bounded number of rows.
 ///
 /// # Errors
 /// Store errors.
@@ -211,14 +211,14 @@ fn change(tables: &mut Tables<'_>, key: &[u8], change: impl FnOnce(u64) -> u64) 
     Ok(())
 }
 
-/// Whether a delivery is outstanding and belongs to this event.
+/// Returns whether a delivery is outstanding and belongs to this event.
 fn is_outstanding(read: &impl Read, account: AccountId, event: EventId, id: DeliveryId) -> Result<bool, StoreError> {
     let row = read.row::<DeliveryRow>(&schema::delivery(account, id))?;
     Ok(row.is_some_and(|row| row.event == event && row.state.due(Timestamp::ZERO).is_some()))
 }
 
-/// Whether a delivery's identifier is among those that directly follow its event's. The first delivery to each endpoint
-/// has such an identifier, because one operation writes the event and its deliveries.
+/// Returns whether a delivery's identifier is among those that directly follow its event's. The first delivery to each
+/// endpoint has such an identifier, because one operation writes the event and its deliveries.
 fn is_near(event: EventId, id: DeliveryId) -> bool {
     event.0 < id.0 && id.0 < end_of_near(event)
 }

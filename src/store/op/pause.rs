@@ -19,7 +19,7 @@ pub const PAUSES_MAX: usize = 100;
 /// Maximum number of messages in one [`TryNow`].
 pub const TRIED_MAX: usize = 256;
 
-/// Whether the account's mail for `site` is paused.
+/// Returns whether the account's mail for `site` is paused.
 ///
 /// # Errors
 /// Store errors.

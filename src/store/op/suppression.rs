@@ -100,7 +100,7 @@ pub(super) fn add_in(
     Ok(Added { row, is_new: true })
 }
 
-/// Whether an address is suppressed.
+/// Returns whether an address is suppressed.
 ///
 /// # Errors
 /// Store errors.
@@ -137,7 +137,7 @@ impl UnfinishedImport {
         if row.import.is_none() { Ok(Self(None)) } else { Self::of(read, account) }
     }
 
-    /// Whether `row` was written by the import.
+    /// Returns whether `row` was written by the import.
     pub fn hides(&self, row: &SuppressionRow) -> bool {
         self.0.is_some() && row.import == self.0
     }

@@ -23,7 +23,7 @@ pub fn suspension(read: &impl Read, account: AccountId) -> Result<Option<Suspens
     read.row(account.as_bytes())
 }
 
-/// Whether deliveries to an endpoint may be attempted: it is enabled, and its account is not suspended.
+/// Returns whether deliveries to an endpoint may be attempted: it is enabled, and its account is not suspended.
 ///
 /// # Errors
 /// Store errors.

@@ -120,7 +120,7 @@ impl From<UserChangeRefusal> for OpError<UserChangeRefusal> {
     }
 }
 
-/// Whether a user is an owner who can sign in. An invited one can't before the link is opened.
+/// Returns whether a user is an owner who can sign in. An invited one can't before the link is opened.
 fn is_active_owner(read: &impl Read, user: &User) -> Result<bool, StoreError> {
     let may = user.role == Role::Owner && !user.disabled;
     Ok(may && (user.last_sign_in_at.is_some() || is_proven(read, &user.email)?))

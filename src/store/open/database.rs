@@ -82,7 +82,7 @@ pub(in crate::store) fn open(
     }
 }
 
-/// Whether an error of opening means that the file is damaged.
+/// Returns whether an error of opening means that the file is damaged.
 pub(super) fn is_damage(error: &DatabaseError) -> bool {
     match error {
         DatabaseError::Storage(StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => true,

@@ -154,7 +154,7 @@ impl Store {
         database::make_directory(&FileSystem, directory)
     }
 
-    /// Whether there is a store in `directory`.
+    /// Returns whether there is a store in `directory`.
     pub fn exists(directory: &Path) -> bool {
         directory.join(FILE).exists()
     }

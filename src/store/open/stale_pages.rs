@@ -58,7 +58,7 @@ fn with_each_stale_page(directory: &Path, old: &[u8], mut each: impl FnMut(usize
     }
 }
 
-/// Replaces each changed page by that of `old`, and returns in how many cases the verification reports damage. Where it
+/// Replaces each changed page by that of `old`, and returns in how many cases the verification reports damage. If it
 /// reports none, the store has every row.
 fn reported_pages(test: &mut TestStore, directory: &Path, old: &[u8]) -> usize {
     let mut reported = 0;

@@ -71,7 +71,8 @@ pub fn finish(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a part of the store of `data` was moved by an interrupted [`set_aside`], so that the rest must not be used.
+/// Returns whether a part of the store of `data` was moved by an interrupted [`set_aside`], so that the rest must not
+/// be used.
 pub fn is_unfinished_in(disk: &ReplicaDisk, data: &Path) -> bool {
     let found = directories(&*disk.0, data).unwrap_or_default();
     found.iter().any(|directory| is_unfinished(directory) && has_begun(&*disk.0, directory))

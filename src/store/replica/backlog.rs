@@ -74,7 +74,7 @@ impl Backlog {
         Ok((backlog, found))
     }
 
-    /// Whether the log has had a gap since its newest base.
+    /// Returns whether the log has had a gap since its newest base.
     pub(super) fn owes_base(&self) -> bool {
         self.disk.exists(&self.directory.join(BASE_OWED))
     }

@@ -62,7 +62,7 @@ impl Store {
         Ok((writer.end()?, named))
     }
 
-    /// Whether a content segment still has its key.
+    /// Returns whether a content segment still has its key.
     pub fn has_content(&self, bucket: Timestamp, segment: u32) -> bool {
         self.content.has((bucket, segment))
     }

@@ -16,7 +16,7 @@ pub enum ClaimCause {
 }
 
 impl ClaimCause {
-    /// Whether everything queued at the claim is put on hold, on every machine that follows the log.
+    /// Returns whether everything queued at the claim is put on hold, on every machine that follows the log.
     pub fn holds_queue(self) -> bool {
         self == Self::PromotionWithHold
     }

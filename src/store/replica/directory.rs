@@ -42,7 +42,7 @@ impl ReplicaDisk {
         (free < needed).then(|| needed - free)
     }
 
-    /// Whether there is a store in `directory`.
+    /// Returns whether there is a store in `directory`.
     pub fn has_store(&self, directory: &Path) -> bool {
         self.0.exists(&directory.join(FILE))
     }
@@ -92,7 +92,7 @@ pub fn holder(disk: &ReplicaDisk, data: &Path, host: &str, entropy: &dyn Entropy
 }
 
 /// The last epoch that a data directory has claimed, the place where it did, and the end of the wait that followed. The
-/// log's claims tell the first two, unless the bucket is emptied.
+/// log's claims contain the first two, unless the bucket is emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnClaim {
     /// The epoch.
@@ -125,7 +125,7 @@ impl OwnClaim {
         replace(&*disk.0, &data.join(DIRECTORY), CLAIMED, &text)
     }
 
-    /// Whether this is the claim of `epoch`, made at `place`. An unknown place is never the same.
+    /// Returns whether this is the claim of `epoch`, made at `place`. An unknown place is never the same.
     pub const fn is_of(&self, epoch: u64, place: u64) -> bool {
         self.epoch == epoch && self.place == place && place != 0
     }
@@ -146,12 +146,12 @@ fn random(entropy: &dyn Entropy) -> String {
     entropy::bytes::<4>(entropy).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether the directory was restored and has not claimed a log since.
+/// Returns whether the directory was restored and has not claimed a log since.
 pub fn is_fork(disk: &ReplicaDisk, data: &Path) -> bool {
     disk.0.exists(&data.join(FORK))
 }
 
-/// Whether the directory was promoted without the bucket and has not claimed the log since.
+/// Returns whether the directory was promoted without the bucket and has not claimed the log since.
 pub fn continues_without_bucket(disk: &ReplicaDisk, data: &Path) -> bool {
     disk.0.exists(&data.join(WITHOUT_BUCKET))
 }

@@ -7,7 +7,7 @@ use crate::store::clock_doubts::Deadlines;
 use crate::store::error::StoreError;
 
 impl Follower {
-    /// Whether this store lacks the key of a content segment.
+    /// Returns whether this store lacks the key of a content segment.
     pub fn lacks_key(&self, bucket: Timestamp, segment: u32) -> bool {
         !self.content.has((bucket, segment))
     }

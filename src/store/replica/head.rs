@@ -59,7 +59,7 @@ kinds! {
 }
 
 impl Kind {
-    /// Whether objects of this kind are slots of the log.
+    /// Returns whether objects of this kind are slots of the log.
     pub const fn is_slot(self) -> bool {
         matches!(self, Self::Claim | Self::Batches | Self::Beat | Self::Release)
     }

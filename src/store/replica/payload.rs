@@ -32,7 +32,7 @@ pub struct BatchPiece<'a> {
 }
 
 impl BatchPiece<'_> {
-    /// Whether the batch ends with this piece.
+    /// Returns whether the batch ends with this piece.
     pub fn is_last(&self) -> bool {
         self.from as usize + self.bytes.len() == self.total as usize
     }
@@ -57,7 +57,7 @@ impl Packer {
         Self { bytes: Vec::new(), limit: limit.clamp(BATCH_HEAD + 1, PAYLOAD_BYTES_MAX) }
     }
 
-    /// Whether nothing was added yet.
+    /// Returns whether nothing was added yet.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -67,7 +67,7 @@ impl Packer {
         self.bytes.len()
     }
 
-    /// Whether a batch of `length` bytes fits as one piece.
+    /// Returns whether a batch of `length` bytes fits as one piece.
     pub const fn fits(&self, length: usize) -> bool {
         self.bytes.len() + BATCH_HEAD + length <= self.limit
     }
@@ -176,7 +176,7 @@ pub struct Assembler {
 pub struct MisplacedPiece;
 
 impl Assembler {
-    /// Whether the pieces so far end with a complete batch.
+    /// Returns whether the pieces so far end with a complete batch.
     pub const fn is_at_rest(&self) -> bool {
         self.open.is_none()
     }

@@ -101,7 +101,7 @@ pub enum RestoreError {
     Store(#[from] StoreError),
 }
 
-/// Whether `directory` is missing or empty.
+/// Returns whether `directory` is missing or empty.
 ///
 /// # Errors
 /// The directory can't be read.
@@ -116,12 +116,12 @@ pub fn is_empty(directory: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a restore into `directory` has begun and not finished.
+/// Returns whether a restore into `directory` has begun and not finished.
 pub fn is_unfinished(disk: &ReplicaDisk, directory: &Path) -> bool {
     is_under_way(&*disk.0, directory)
 }
 
-/// Whether a restore into `directory` has begun and not finished.
+/// Returns whether a restore into `directory` has begun and not finished.
 pub(super) fn is_under_way(disk: &dyn Disk, directory: &Path) -> bool {
     disk.exists(&directory.join(ASIDE))
 }

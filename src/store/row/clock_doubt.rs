@@ -44,7 +44,7 @@ pub enum UnmovedRows {
 }
 
 impl ClockDoubtRow {
-    /// Whether some rows have still to be moved.
+    /// Returns whether some rows have still to be moved.
     pub fn is_unsettled(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.rest != UnmovedRows::Nothing)
     }

@@ -57,7 +57,7 @@ impl DeliveryPayload {
         }
     }
 
-    /// Whether a replay sends the event to `endpoint`.
+    /// Returns whether a replay sends the event to `endpoint`.
     pub fn is_taken_by(&self, endpoint: &EndpointRow) -> bool {
         match self {
             Self::Event { kind, .. } => endpoint.takes(*kind),

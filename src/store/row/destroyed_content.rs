@@ -8,7 +8,7 @@ use crate::base::id::{MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::store::schema::Table;
 
-/// Maximum number of steps back of the clock that are told apart. A further one forgets the first.
+/// Maximum number of steps back of the clock that are distinguished. A further one drops the first.
 const STEPS_MAX: usize = 64;
 
 /// The destroyed content: one entry, and one more for each step back of the clock to before an entry's deadline. One of
@@ -33,7 +33,7 @@ impl DestroyedContent {
         }
     }
 
-    /// Whether the content of `message`, with the deadline `end`, was destroyed.
+    /// Returns whether the content of `message`, with the deadline `end`, was destroyed.
     pub fn has(&self, end: Timestamp, message: MessageId) -> bool {
         self.0.iter().any(|destroyed| end <= destroyed.until && message.0 <= destroyed.last_message)
     }

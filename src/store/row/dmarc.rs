@@ -87,7 +87,7 @@ impl ReporterDay {
         self.policies |= 1 << policy as u8;
     }
 
-    /// Whether a report saw this policy.
+    /// Returns whether a report saw this policy.
     pub const fn has_seen(self, policy: DmarcPolicy) -> bool {
         self.policies & 1 << policy as u8 != 0
     }
@@ -112,7 +112,7 @@ impl Row for DmarcCountsRow {
 }
 
 impl DmarcCountsRow {
-    /// Whether it has no messages.
+    /// Returns whether it has no messages.
     pub fn is_empty(&self) -> bool {
         self.counts == DmarcCounts::ZERO
     }

@@ -49,7 +49,7 @@ impl Row for EndpointRow {
 }
 
 impl EndpointRow {
-    /// Whether events of `kind` are sent to the endpoint.
+    /// Returns whether events of `kind` are sent to the endpoint.
     pub fn takes(&self, kind: EventType) -> bool {
         self.events.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }

@@ -157,12 +157,12 @@ impl<'a> IndexedBlock<'a> {
         Ok(Self { first: MessageId(Ulid(first)), version: head[0], filter })
     }
 
-    /// Whether the block has the metadata of its messages. Blocks of earlier versions don't.
+    /// Returns whether the block has the metadata of its messages. Blocks of earlier versions don't.
     pub const fn has_metadata(&self) -> bool {
         self.version != WITHOUT_METADATA
     }
 
-    /// Whether a message of the block may have `term`. If false, none has it.
+    /// Returns whether a message of the block may have `term`. If false, none has it.
     pub fn may_have(&self, term: Term) -> bool {
         term.places(self.filter.len() * 8).all(|place| self.filter[place / 8] & 1 << (place % 8) != 0)
     }

@@ -67,7 +67,7 @@ impl From<RestoredV1> for RestoreOrigin {
 }
 
 impl RestoreOrigin {
-    /// Whether `timer` is on hold: it would send something that was queued when the backup was taken.
+    /// Returns whether `timer` is on hold: it would send something that was queued when the backup was taken.
     pub fn holds(&self, timer: &Timer) -> bool {
         self.is_on_hold
             && match timer.kind {
@@ -95,7 +95,7 @@ impl RestoreOrigin {
             }
     }
 
-    /// Whether the body of a message may be missing because the backup had none.
+    /// Returns whether the body of a message may be missing because the backup had none.
     pub fn lacks_content_of(&self, message: Ulid) -> bool {
         message <= self.lacks_content_to()
     }

@@ -36,7 +36,7 @@ pub struct ActiveKey {
 }
 
 impl ActiveKey {
-    /// Whether the key has not expired at `now`.
+    /// Returns whether the key has not expired at `now`.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|expires_at| now < expires_at)
     }

@@ -69,7 +69,7 @@ tables! {
     Parked = "parked";
     /// account, endpoint → number of its deliveries that are pending or held; account → number of requested ones.
     Outstanding = "outstanding";
-    /// account → its API keys that are neither revoked nor expired.
+    /// account → its API keys that are not revoked and not expired.
     ActiveKeys = "active_keys";
     /// account → bytes of its messages' content in segments.
     StoredContent = "stored_content";
@@ -89,7 +89,7 @@ tables! {
     SuppressionCounts = "suppression_counts";
     /// account → its unfinished import of suppressions.
     SuppressionImports = "suppression_imports";
-    /// relay, site → number of messages that the relay sent there on the last day with any: for relays in warm-up.
+    /// relay, site → number of messages sent on the latest day with any, for relays in warm-up.
     WarmUps = "warm_ups";
     /// account, address in matching form, NUL, message → nothing: the queued messages.
     Waiting = "waiting";

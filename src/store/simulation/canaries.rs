@@ -1,5 +1,5 @@
 //! The canary test: bodies must be unrecoverable after their deadline, even after repeated power cuts during their
-//! destruction. The raw disk contains neither a body nor its compressed or sealed form, and a copy of the segments
+//! destruction. The raw disk does not contain a body, or its compressed or sealed form, and a copy of the segments
 //! finds no key that opens it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -196,14 +196,14 @@ impl Pieces {
         disk.everything().into_iter().filter(|(_, bytes)| self.are_in(bytes)).map(|(path, _)| path).collect()
     }
 
-    /// Whether `bytes` contain a pattern. Data twice as long as a pattern contains one at a multiple of eight.
+    /// Returns whether `bytes` contain a pattern. Data twice as long as a pattern contains one at a multiple of eight.
     fn are_in(&self, bytes: &[u8]) -> bool {
         let blocks = bytes.chunks_exact(PIECE).map(|block| u64::from_ne_bytes(block.try_into().unwrap()));
         blocks.filter(|block| *block != 0).any(|block| self.digests[digest(block)] && self.all.contains(&block))
     }
 }
 
-/// Whether a file is the key file or its mirror.
+/// Returns whether a file is the key file or its mirror.
 fn is_keys(path: &Path) -> bool {
     path.ends_with("content/keys") || path.ends_with("content/keys.mirror")
 }
@@ -251,7 +251,7 @@ impl Planted {
         disk.everything().into_iter().filter(|(path, _)| is_keys(path)).map(|(_, bytes)| bytes).collect()
     }
 
-    /// Asserts that neither the raw disk nor the thief's copy reveals a canary.
+    /// Asserts that the raw disk and the thief's copy reveal no canary.
     fn is_gone_from(&self, disk: &SimulatedDisk, pieces: &Pieces, when: &str) {
         assert_eq!(pieces.found_on(disk), Vec::<PathBuf>::new(), "{when}");
         for keys in self.keys_on(disk) {

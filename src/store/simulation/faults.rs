@@ -12,7 +12,7 @@ use crate::store::failpoint::Point;
 const DAMAGED: u64 = 8;
 
 impl Run {
-    /// Whether the disk of this run damages bodies.
+    /// Returns whether the disk of this run damages bodies.
     pub(super) const fn is_damaging(&self) -> bool {
         self.seed.is_multiple_of(DAMAGED)
     }
@@ -69,7 +69,7 @@ impl Run {
         true
     }
 
-    /// Whether a planned fault occurred.
+    /// Returns whether a planned fault occurred.
     pub(super) fn was_disturbed(&self) -> bool {
         self.disk.is_off() || self.disk.planned() == 0
     }

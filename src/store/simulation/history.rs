@@ -100,7 +100,7 @@ impl History {
         self.states.push((self.rows.clone(), journal));
     }
 
-    /// Whether a snapshot contains all acknowledged messages.
+    /// Returns whether a snapshot contains all acknowledged messages.
     pub(super) fn is_shown(&self, snapshot: &Snapshot) -> bool {
         let accepted = self.messages.iter().filter(|(_, submitted)| submitted.accepted == Known::Yes);
         let key = |(id, submitted): (&MessageId, &Submitted)| schema::message(submitted.account, *id);
@@ -128,7 +128,8 @@ impl History {
         self.messages.insert(id, submitted);
     }
 
-    /// Whether a submission could have been refused, if it had reached its commit: either it or one submitted with it.
+    /// Returns whether a submission could have been refused, if it had reached its commit: either it or one submitted
+    /// with it.
     pub(super) fn could_be_refused(&self, id: MessageId, submitted: &Submitted) -> bool {
         let group = self.groups.iter().find(|group| group.contains(&id)).into_iter().flatten();
         let mut group = group.filter_map(|id| self.messages.get(id));
@@ -153,7 +154,7 @@ impl History {
 }
 
 impl Submitted {
-    /// Whether `row` is the submitted one, regardless of the body's place.
+    /// Returns whether `row` is the submitted one, regardless of the body's place.
     pub(super) fn is(&self, row: &MessageRow) -> bool {
         let place: Place = self.row.place;
         MessageRow { place, ..row.clone() }.encode() == self.row.encode()

@@ -298,7 +298,7 @@ impl Judge<'_> {
     }
 }
 
-/// Whether an event ends a transfer.
+/// Returns whether an event ends a transfer.
 const fn is_end(kind: EventType) -> bool {
     match kind {
         EventType::Delivered | EventType::Bounced | EventType::Failed | EventType::Suppressed | EventType::Canceled => {

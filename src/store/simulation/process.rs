@@ -124,12 +124,12 @@ impl Process {
         self.turns.settle();
     }
 
-    /// Whether the journal has records that are not in the database.
+    /// Returns whether the journal has records that are not in the database.
     pub(super) fn journal_is_dirty(&self) -> bool {
         self.turns.due_at().is_some()
     }
 
-    /// Whether the process must end, because the state of its disk is unknown.
+    /// Returns whether the process must end, because the state of its disk is unknown.
     pub(super) fn has_failed(&self) -> bool {
         self.store.health().failure().is_some()
     }

@@ -90,8 +90,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether a lookup finds a row at `key`, even with a wrong checksum. Damage may hide the row, so use this for
-    /// counts and not for decisions.
+    /// Returns whether a lookup finds a row at `key`, even with a wrong checksum. Damage may hide the row, so use this
+    /// for counts and not for decisions.
     ///
     /// # Errors
     /// Database errors.

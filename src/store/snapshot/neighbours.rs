@@ -26,7 +26,7 @@ enum Side {
     InDoubt,
 }
 
-/// Whether there is no row at `key`, after a lookup found none.
+/// Returns whether there is no row at `key`, after a lookup found none.
 ///
 /// # Errors
 /// Errors of redb.
@@ -42,7 +42,7 @@ pub(super) fn is_absent(
     Ok(before != Side::InDoubt && after != Side::InDoubt && (!is_seemingly_empty || opened.len()? == 0))
 }
 
-/// Whether a scan that begins at `key` misses no row before its first.
+/// Returns whether a scan that begins at `key` misses no row before its first.
 ///
 /// # Errors
 /// Errors of redb.

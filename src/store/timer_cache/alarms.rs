@@ -27,7 +27,7 @@ impl Alarms {
         self.0.iter().take_while(|(at, _)| *at <= now).copied().collect()
     }
 
-    /// Whether an alarm is due and not silenced.
+    /// Returns whether an alarm is due and not silenced.
     pub(super) fn rings(&self, now: Timestamp) -> bool {
         self.0.first().is_some_and(|(at, _)| *at <= now)
     }

@@ -95,14 +95,14 @@ impl TimersInFlight {
         }
     }
 
-    /// Whether no worker has a timer of `kind`.
+    /// Returns whether no worker has a timer of `kind`.
     #[cfg(test)]
     pub(super) fn is_idle_at(&self, kind: TimerKind) -> bool {
         let is_transfer = kind == TimerKind::Transfer;
         (!is_transfer || self.messages.len() == self.suspended) && self.others.iter().all(|timer| timer.kind != kind)
     }
 
-    /// Whether no worker has a timer.
+    /// Returns whether no worker has a timer.
     pub(super) fn is_idle(&self) -> bool {
         self.messages.len() == self.suspended && self.others.is_empty()
     }

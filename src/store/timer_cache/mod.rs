@@ -230,7 +230,7 @@ impl TimerCache {
         });
     }
 
-    /// Whether a timer that was read from the table is cached or taken, or will be read from the table later.
+    /// Returns whether a timer that was read from the table is cached or taken, or will be read from the table later.
     pub fn knows(&self, timer: &Timer) -> bool {
         let state = self.state();
         !state.upcoming.has_passed(timer) || state.in_flight.knows(timer)
@@ -295,13 +295,13 @@ impl TimerCache {
         Hold(Arc::clone(self))
     }
 
-    /// Whether no timer due at `now` is waiting or taken.
+    /// Returns whether no timer due at `now` is waiting or taken.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
         state.held == 0 && state.in_flight.is_idle() && state.upcoming.is_past(now) && !state.alarms.rings(now)
     }
 
-    /// Whether no timer of `kind` is taken.
+    /// Returns whether no timer of `kind` is taken.
     #[cfg(test)]
     pub(crate) fn is_idle(&self, kind: TimerKind) -> bool {
         self.state().in_flight.is_idle_at(kind)
@@ -326,8 +326,8 @@ fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<V
     Ok(keys)
 }
 
-/// Whether the key of a damaged timer can be trusted, although the damage may be in the key. It can if the object it
-/// serves is due then, or if its handler checks for itself. Reading the row logs its damage.
+/// Returns whether the key of a damaged timer can be trusted, although the damage may be in the key. It can if the
+/// object it serves is due then, or if its handler checks for itself. Reading the row logs its damage.
 fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
     drop(sound(snapshot.get(Table::Timers, key))?);
     let Some(timer) = Timer::decode(key) else { return Ok(false) };

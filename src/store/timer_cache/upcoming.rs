@@ -51,7 +51,7 @@ impl UpcomingTimers {
             && !(self.is_frozen && timer.kind.ends_things())
     }
 
-    /// Whether the timer is before the horizon and not waiting here.
+    /// Returns whether the timer is before the horizon and not waiting here.
     pub(super) fn has_passed(&self, timer: &Timer) -> bool {
         self.is_before_horizon(timer) && !self.waiting.contains(timer)
     }
@@ -106,7 +106,7 @@ impl UpcomingTimers {
         timers
     }
 
-    /// Whether more timers must be read from the table.
+    /// Returns whether more timers must be read from the table.
     pub(super) fn needs_refill(&self, now: Timestamp) -> bool {
         self.horizon.due <= now + HORIZON / 2 && !self.has_enough()
     }
@@ -122,7 +122,7 @@ impl UpcomingTimers {
         self.waiting.first().map_or(refill_at, |first| first.due.min(refill_at))
     }
 
-    /// Whether no timer that is due at `now` is waiting here or unread.
+    /// Returns whether no timer that is due at `now` is waiting here or unread.
     pub(super) fn is_past(&self, now: Timestamp) -> bool {
         let is_due = self.waiting.first().is_some_and(|timer| timer.due <= now);
         !is_due && !self.is_refilling && self.horizon.due > now

@@ -340,7 +340,7 @@ impl Writer {
     fn checkpoint(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
         self.health.pass(Point::Checkpoint);
         let began = Instant::now();
-        // A record that is neither in the journal nor in the backlog could never reach the bucket.
+        // A record that is missing in the journal and in the backlog could never reach the bucket.
         if let Some(outbox) = &self.outbox {
             outbox.store();
         }

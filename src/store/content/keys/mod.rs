@@ -253,7 +253,7 @@ impl KeySlots {
         self.state().faults
     }
 
-    /// Whether a segment of `bucket` may have a key that is lost in both files.
+    /// Returns whether a segment of `bucket` may have a key that is lost in both files.
     pub(super) fn may_have_lost(&self, bucket: Timestamp) -> bool {
         self.state().lost.iter().any(|(_, until)| bucket <= *until)
     }

@@ -93,7 +93,7 @@ impl SimulatedDisk {
         self.state().read_errors.clear();
     }
 
-    /// Whether a file differs from the data written to it.
+    /// Returns whether a file differs from the data written to it.
     pub(in crate::store) fn is_damaged(&self) -> bool {
         self.state().is_damaged
     }
@@ -142,7 +142,7 @@ impl SimulatedDisk {
         self.state().trace
     }
 
-    /// Whether the machine is off.
+    /// Returns whether the machine is off.
     pub(in crate::store) fn is_off(&self) -> bool {
         self.state().is_off
     }

@@ -88,8 +88,8 @@ impl Auditable for UpdateUser {
         Ok(user.map(|user| ("role", user.role.to_string())).into_iter().collect())
     }
 
-    /// Whether the change is refused on a nearly full disk. A user who fears that a password is compromised must be
-    /// able to change it even then.
+    /// Returns whether the change is refused on a nearly full disk. A user who fears that a password is compromised
+    /// must be able to change it even then.
     fn needs_space(&self) -> bool {
         let is_secured = self.password_hash.is_some() || self.totp.is_some();
         !is_secured && self.disabled != Some(true) && self.operator != Some(false)

@@ -61,13 +61,13 @@ pub trait Auditable: Op {
         Ok(Values::new())
     }
 
-    /// Whether the line is written. Operations that may change nothing decide it by their values.
+    /// Returns whether the line is written. Operations that may change nothing decide it by their values.
     fn is_logged(&self, _before: &Values, _after: &Values) -> bool {
         true
     }
 
-    /// Whether the operation is refused while the disk is nearly full. Operations that remove or stop something are
-    /// not.
+    /// Returns whether the operation is refused while the disk is nearly full. Operations that remove or stop something
+    /// are not.
     fn needs_space(&self) -> bool {
         true
     }

@@ -126,7 +126,7 @@ impl Sweep {
     }
 }
 
-/// Whether `table` has a row of `domain` from the key `from` on.
+/// Returns whether `table` has a row of `domain` from the key `from` on.
 fn is_any(tables: &Tables<'_>, table: Table, from: &[u8], domain: &[u8]) -> Result<bool, StoreError> {
     Ok(!tables.sound_keys(table, from, &after_prefix(domain), Order::Ascending, 1)?.is_empty())
 }

@@ -124,7 +124,7 @@ impl<O: Auditable<Reply = User>> Auditable for ProvingAddress<O> {
     }
 }
 
-/// Whether an address has been proven to belong to its owner.
+/// Returns whether an address has been proven to belong to its owner.
 ///
 /// # Errors
 /// Database errors.
@@ -144,7 +144,7 @@ pub(super) fn prove(tables: &mut Tables<'_>, email: &Address) -> Result<(), Stor
     Ok(())
 }
 
-/// Whether the link in an audit line was sent by mail.
+/// Returns whether the link in an audit line was sent by mail.
 ///
 /// # Errors
 /// Database errors.

@@ -80,12 +80,12 @@ pub(super) fn judged_at(account: AccountId, due: Timestamp) -> Timer {
     Timer::new(due, TimerKind::Reputation, account, Ulid::default())
 }
 
-/// Whether one-click unsubscription may be offered at this URL (RFC 8058 3.1).
+/// Returns whether one-click unsubscription may be offered at this URL (RFC 8058 3.1).
 fn is_https(url: &str) -> bool {
     url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }
 
-/// Whether the message is now both delivered and bounced, and this event is the later of the two.
+/// Returns whether the message is now both delivered and bounced, and this event is the later of the two.
 fn completes_a_return(kind: EventType, transfer: Option<&TransferRow>) -> bool {
     matches!(kind, EventType::Delivered | EventType::Bounced) && transfer.is_some_and(|row| row.state.is_returned())
 }

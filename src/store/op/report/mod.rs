@@ -95,7 +95,7 @@ impl ReportMeaning {
         }
     }
 
-    /// Whether the report suppresses the recipient's address.
+    /// Returns whether the report suppresses the recipient's address.
     pub const fn suppresses(&self) -> bool {
         match self {
             Self::Bounced { bounce, .. } => bounce.suppressed,

@@ -187,7 +187,7 @@ impl SettleDelivery {
         let Some(mut row) = tables.row::<EndpointRow>(&key)? else { return Ok(EndpointChange::None) };
         // A delivery that was in flight while the endpoint was disabled must not disable it.
         let counts = row.state.is_enabled();
-        // Receivers refuse signatures with a wrong time, so a failure while the clock is doubtful is no evidence
+        // Receivers refuse signatures with a wrong time, so a failure while the clock is doubtful does not count
         // against the endpoint.
         if attempt.error.is_some() && tables.time().is_doubtful() {
             row.last_failure_at = Some(attempt.ended_at);

@@ -27,12 +27,12 @@ impl Outbox {
         self.added.notify_one();
     }
 
-    /// Whether records are dropped because the log has a gap.
+    /// Returns whether records are dropped because the log has a gap.
     pub fn has_gap(&self) -> bool {
         self.state().has_gap
     }
 
-    /// Whether only a new base makes the log usable again after a gap.
+    /// Returns whether only a new base makes the log usable again after a gap.
     pub fn owes_base(&self) -> bool {
         self.state().owes_base
     }

@@ -18,8 +18,8 @@ pub(in crate::store) enum BatchState {
 }
 
 impl State {
-    /// Whether the bucket has the batch, and no gap precedes it. The base that closes a gap needs the batches in the
-    /// gap, so these must not wait for it.
+    /// Returns whether the bucket has the batch, and no gap precedes it. The base that closes a gap needs the batches
+    /// in the gap, so these must not wait for it.
     fn is_restorable(&self, sequence: u64) -> bool {
         self.confirmed.is_some_and(|confirmed| confirmed.sequence >= sequence)
             && (!self.owes_base || sequence <= self.base_floor)
@@ -74,17 +74,17 @@ impl Outbox {
         self.landed.notify_all();
     }
 
-    /// Whether a synchronous store continues without the bucket.
+    /// Returns whether a synchronous store continues without the bucket.
     pub fn is_degraded(&self) -> bool {
         self.state().is_degraded
     }
 
-    /// Whether a batch waits for the bucket longer than callers wait for an answer.
+    /// Returns whether a batch waits for the bucket longer than callers wait for an answer.
     pub fn is_in_doubt(&self) -> bool {
         self.state().is_in_doubt
     }
 
-    /// Whether the bucket lacks a batch.
+    /// Returns whether the bucket lacks a batch.
     pub fn has_unconfirmed(&self) -> bool {
         let state = self.state();
         state.confirmed.map_or(0, |confirmed| confirmed.sequence) < state.last

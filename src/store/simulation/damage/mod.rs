@@ -62,7 +62,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Whether the other serves the same data.
+    /// Returns whether the other serves the same data.
     pub(super) fn is(&self, other: &Self) -> bool {
         let bodies =
             |served: &Self| -> Vec<_> { served.bodies.iter().map(|(id, (_, body))| (*id, body.clone())).collect() };

@@ -52,7 +52,7 @@ pub(super) struct ValidMessage {
     pub(super) to_as_given: String,
 }
 
-/// Whether a value counts as absent. Clients send such values for unset fields.
+/// Returns whether a value counts as absent. Clients send such values for unset fields.
 pub(super) fn is_absent(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -264,7 +264,7 @@ fn invalid_address(field: &str, given: &str) -> String {
     format!("Invalid '{field}' address: '{given}'.")
 }
 
-/// Whether a header can contain the text without encoding.
+/// Returns whether a header can contain the text without encoding.
 fn is_header_text(text: &str) -> bool {
     let printable = text.bytes().all(|c| c == b' ' || c.is_ascii_graphic());
     printable && text.split(' ').all(|word| word.len() <= WORD_BYTES_MAX)

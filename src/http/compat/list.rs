@@ -169,8 +169,8 @@ pub(super) async fn finish(
     Ok(send::ok(body, &quota, false))
 }
 
-/// Whether a repetition of the list may succeed for this message: the service failed, or an abandoned request is still
-/// running.
+/// Returns whether a repetition of the list may succeed for this message: the service failed, or an abandoned request
+/// is still running.
 fn is_passing(error: &ApiError) -> bool {
     error.status().is_server_error() || *error == ApiError::IdempotencyInProgress
 }

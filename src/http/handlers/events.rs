@@ -17,7 +17,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Tells nginx and similar proxies to forward each event at once.
+/// Makes nginx and similar proxies forward each event at once.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `GET /v1/events`.

@@ -1,4 +1,4 @@
-//! The pages of hosted unsubscribe links (RFC 8058). Mail programs and scanners follow links on their own, so GET
+//! The pages of hosted unsubscribe links (RFC 8058). Mail programs and scanners follow links automatically, so GET
 //! changes nothing. Only POST unsubscribes, sent by a mail program's one-click or by the page's button.
 
 use bytes::Bytes;

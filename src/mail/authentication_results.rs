@@ -28,7 +28,7 @@ impl MethodResult {
     }
 }
 
-/// Parses an unfolded value. `None` if it begins with neither the name of a receiver nor a result.
+/// Parses an unfolded value. `None` if it does not begin with the name of a receiver or with a result.
 pub(super) fn parse(value: &str) -> Option<AuthenticationResults> {
     let parts = parts(value);
     let (first, rest) = parts.split_first()?;

@@ -31,7 +31,7 @@ pub(super) fn verify(chain: &[CertificateDer<'_>], terms: &DaneTerms) -> Result<
     let mut last = (TlsFault::ValidationFailure, no_match.to_owned());
     for record in &terms.associations {
         match record.usage {
-            // RFC 7672 3.1.1: neither name nor validity period is checked.
+            // RFC 7672 3.1.1: the name and the validity period are not checked.
             Usage::Server if matches(record, server) => return Ok(()),
             Usage::Server => {}
             Usage::Authority => {

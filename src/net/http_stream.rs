@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::connection_activity::Activity;
 use super::http_guard::{Guard, POISON};
 
-/// Answer to a request head that does not arrive in time. It answers no request, so it has neither the headers nor the
+/// Answer to a request head that does not arrive in time. It does not answer a request, so it lacks the headers and the
 /// body of other answers (contract 1).
 const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 /// Read size of a guarded stream.

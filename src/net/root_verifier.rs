@@ -10,8 +10,8 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 /// Verifies chain, name and validity with webpki. In addition it accepts a certificate with the name and key of a
-/// trusted root. That is what a self-signed certificate of `openssl req -x509` is, which has `CA:TRUE`, and which
-/// webpki refuses as the certificate of a server.
+/// trusted root. An example is a self-signed certificate of `openssl req -x509`: it has `CA:TRUE`, so webpki refuses it
+/// as the certificate of a server.
 #[derive(Debug)]
 pub(super) struct RootVerifier {
     roots: Arc<RootCertStore>,
@@ -26,7 +26,7 @@ impl RootVerifier {
         Ok(Self { roots, issued })
     }
 
-    /// Whether the certificate has the name and the key of a root, which must not be limited to some names. The
+    /// Returns whether the certificate has the name and the key of a root, which must not be limited to some names. The
     /// handshake proves that the server holds the key.
     fn is_root(&self, certificate: &CertificateDer<'_>) -> bool {
         let mut own = RootCertStore::empty();
@@ -77,7 +77,7 @@ impl ServerCertVerifier for RootVerifier {
     }
 }
 
-/// Whether a certificate was refused because it is an authority's.
+/// Returns whether a certificate was refused because it is an authority's.
 fn is_authority(fault: &Error) -> bool {
     match fault {
         Error::InvalidCertificate(CertificateError::Other(other)) => {

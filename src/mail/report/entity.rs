@@ -1,5 +1,5 @@
-//! One MIME entity (RFC 2045 2.4), a message or a part: its fields, its content type, and its direct parts. It never
-//! parses nested parts on its own, so a message nested a thousand times costs as much as a flat one.
+//! One MIME entity (RFC 2045 2.4), a message or a part: its fields, its content type, and its direct parts. It parses
+//! nested parts only on request, so a message nested a thousand times costs as much as a flat one.
 
 use std::borrow::Cow;
 

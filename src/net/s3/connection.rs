@@ -15,7 +15,7 @@ use crate::net::dns::HostAddresses;
 use crate::net::plain_error::plain_error;
 use crate::net::tls;
 
-/// Error: a plain http endpoint whose host is neither this machine nor allowed.
+/// Error: a plain http endpoint whose host is not this machine and not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("plain http is only allowed to this machine and to the networks in [network] allow, and {0} is in neither")]
 pub struct Forbidden(pub String);

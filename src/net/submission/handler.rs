@@ -1,6 +1,6 @@
 //! One connection of submission: calls the engine's session and applies the limits of the connection.
 //!
-//! Nothing of a login is logged: neither the key, nor the user name, nor the client's address.
+//! Logins are never logged: not the key, the user name or the client's address.
 
 use std::future::ready;
 use std::net::IpAddr;
@@ -110,8 +110,8 @@ impl Handler {
         Answer::new(421, "4.7.0", format!("{} {text}", self.submission.hostname))
     }
 
-    /// Accepts a message in a separate task, so that neither a client that disconnects nor a listener that stops aborts
-    /// it.
+    /// Accepts a message in a separate task, so that a client that disconnects, or a listener that stops, does not
+    /// abort it.
     async fn accept(&mut self, message: ReceivedMessage) -> Decision {
         let (Some(mut session), reservation) = (self.session.take(), self.reservation.take()) else {
             return Decision::CloseWithoutAnswer;

@@ -1,5 +1,5 @@
-//! A start or a claim that waits for the bucket of the replica. It tells the supervisor, the log, and the operator who
-//! asks for the status.
+//! A start or a claim that waits for the bucket of the replica. It reports the wait to the supervisor and in the log,
+//! and answers an operator's request for the status.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl<'a> BucketWait<'a> {
         Self { start: None, awaits_credentials, socket: None, status, began, since: None, is_way_out_named: false }
     }
 
-    /// Returns what is notified when the wait begins. Until then signals end the process at once.
+    /// Returns the notification that the wait has begun. Until then signals end the process at once.
     pub(super) fn began(&self) -> Arc<Notify> {
         Arc::clone(&self.began)
     }
@@ -89,7 +89,7 @@ impl<'a> BucketWait<'a> {
         true
     }
 
-    /// Opens the operator's socket. Without it, the log alone tells of the wait.
+    /// Opens the operator's socket. Without it, only the log reports the wait.
     fn listen(&mut self) {
         let Some((config, directory, clock)) = &self.start else { return };
         let service = StandbyService::waiting(self.status.subscribe(), (Arc::clone(clock), Arc::new(OsEntropy)));

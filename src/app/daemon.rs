@@ -171,7 +171,7 @@ impl Daemon {
         }))
     }
 
-    /// Whether HTTP is served over TLS.
+    /// Returns whether HTTP is served over TLS.
     pub const fn serves_tls(&self) -> bool {
         self.certificate.is_some()
     }

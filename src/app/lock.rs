@@ -106,7 +106,7 @@ fn holder(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Whether the process runs. A zombie does not.
+/// Returns whether the process runs. A zombie does not.
 #[cfg(target_os = "linux")]
 fn is_alive(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
@@ -114,7 +114,7 @@ fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Whether the process runs, checked without sending a signal. Processes of other users count too.
+/// Returns whether the process runs, checked without sending a signal. Processes of other users count too.
 #[cfg(not(target_os = "linux"))]
 fn is_alive(pid: u32) -> bool {
     use rustix::process::{Pid, test_kill_process};

@@ -52,7 +52,7 @@ pub enum JwsKey {
 }
 
 impl JwsKey {
-    /// Whether a signature by `algorithm` may be verified with this key.
+    /// Returns whether a signature by `algorithm` may be verified with this key.
     pub const fn fits(&self, algorithm: JwsAlgorithm) -> bool {
         match self {
             Self::Rsa { .. } => matches!(algorithm, JwsAlgorithm::Rs256 | JwsAlgorithm::Ps256),
@@ -60,7 +60,7 @@ impl JwsKey {
         }
     }
 
-    /// Whether `signature` of `message` was made with the key.
+    /// Returns whether `signature` of `message` was made with the key.
     pub fn verifies(&self, algorithm: JwsAlgorithm, message: &[u8], signature: &[u8]) -> bool {
         match (self, algorithm) {
             (Self::Rsa { n, e }, JwsAlgorithm::Rs256) => rsa(n, e, &RSA_PKCS1_2048_8192_SHA256, message, signature),

@@ -90,7 +90,7 @@ impl FromStr for AccountName {
     }
 }
 
-/// Whether a text is one readable line.
+/// Returns whether a text is one readable line.
 fn is_label(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= LABEL_CHARACTERS_MAX && !text.chars().any(char::is_control)
 }

@@ -36,7 +36,7 @@ pub enum InvalidAddress {
     /// The part before the `@` has over 64 bytes.
     #[error("the part before the @ must be at most 64 bytes long")]
     LocalTooLong,
-    /// The local part is neither a dot-string nor a quoted string.
+    /// The local part is not a dot-string or a quoted string.
     #[error("the part before the @ is not valid; only a quoted one may have spaces or special characters")]
     Local,
     /// A control character, line or paragraph separator, or bidirectional control.
@@ -76,8 +76,8 @@ impl Address {
         format!("{local}@{}", self.domain)
     }
 
-    /// Whether the receiver's server must support SMTPUTF8 (RFC 6531): the local part is not ASCII. The domain never
-    /// needs it, because it is sent as A-label.
+    /// Returns whether the receiver's server must support SMTPUTF8 (RFC 6531): the local part is not ASCII. The domain
+    /// never needs it, because it is sent as A-label.
     pub fn needs_smtputf8(&self) -> bool {
         !self.local.is_ascii()
     }
@@ -148,7 +148,7 @@ fn quoted_length(inside: &str) -> Option<usize> {
     None
 }
 
-/// Whether the text is atoms joined by single dots (RFC 5321 4.1.2 Dot-string, RFC 6531 3.3).
+/// Returns whether the text is atoms joined by single dots (RFC 5321 4.1.2 Dot-string, RFC 6531 3.3).
 fn is_dot_string(local: &str) -> bool {
     local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom_character))
 }

@@ -146,12 +146,12 @@ impl Scopes {
         violations.or(|| Some(scopes))
     }
 
-    /// Whether `scope` is in the set.
+    /// Returns whether `scope` is in the set.
     pub const fn contains(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
     }
 
-    /// Whether every scope of this set is in `other`. A key can't create a key with more permissions.
+    /// Returns whether every scope of this set is in `other`. A key can't create a key with more permissions.
     pub const fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
@@ -205,17 +205,17 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Whether the key is valid at `now`: neither revoked nor expired.
+    /// Returns whether the key is valid at `now`: not revoked and not expired.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expires_at| now < expires_at)
     }
 
-    /// Whether the key may send on `stream`.
+    /// Returns whether the key may send on `stream`.
     pub fn may_use(&self, stream: Stream) -> bool {
         self.stream.is_none_or(|own| own == stream)
     }
 
-    /// Whether a use at `now` must be stored to keep `last_used_at` precise to within 60 seconds.
+    /// Returns whether a use at `now` must be stored to keep `last_used_at` precise to within 60 seconds.
     pub fn needs_use_stamp(&self, now: Timestamp) -> bool {
         self.last_used_at.is_none_or(|last| now.since(last) >= USE_STAMP_EVERY)
     }

@@ -137,7 +137,7 @@ fn quoted_inside_length(inside: &str) -> Option<usize> {
     })
 }
 
-/// Whether the text is a token of RFC 2045 5.1: graphic ASCII without tspecials.
+/// Returns whether the text is a token of RFC 2045 5.1: graphic ASCII without tspecials.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|c| c.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&c))
 }

@@ -3,8 +3,8 @@
 /// Value of the version tag at the start of every record. Receivers compare it exactly.
 const VERSION: &str = "BIMI1";
 
-/// Whether `text` is meant as a BIMI record, valid or not: it has a version of BIMI, or a logo without any version. A
-/// wildcard may put other TXT records beside it.
+/// Returns whether `text` is meant as a BIMI record, valid or not: it has a version of BIMI, or a logo without any
+/// version. A wildcard may put other TXT records beside it.
 pub fn is_meant_by(text: &str) -> bool {
     match tag(text, "v") {
         Some(version) => version.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("BIMI")),
@@ -12,7 +12,7 @@ pub fn is_meant_by(text: &str) -> bool {
     }
 }
 
-/// Whether receivers read `text` as a BIMI record: it begins with the version.
+/// Returns whether receivers read `text` as a BIMI record: it begins with the version.
 pub fn has_version(text: &str) -> bool {
     tags(text).next().is_some_and(|(name, value)| name.eq_ignore_ascii_case("v") && value == VERSION)
 }

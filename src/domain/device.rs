@@ -65,7 +65,7 @@ impl Device {
 }
 
 impl Devices {
-    /// Whether a browser with this token is remembered at `now`.
+    /// Returns whether a browser with this token is remembered at `now`.
     pub fn know(&self, key: &DeviceKey, now: Timestamp) -> bool {
         self.0.iter().any(|device| device.key == *key && device.is_known(now))
     }

@@ -65,8 +65,8 @@ pub struct DmarcRecord {
 }
 
 impl DmarcRecord {
-    /// Whether `text` claims to be a DMARC record, valid or not. There may be other TXT records beside it. Receivers
-    /// compare the version exactly, and ignore a record with another one.
+    /// Returns whether `text` claims to be a DMARC record, valid or not. There may be other TXT records beside it.
+    /// Receivers compare the version exactly, and ignore a record with another one.
     pub fn is_claimed_by(text: &str) -> bool {
         let Some((name, rest)) = text.split_once('=') else { return false };
         let version = rest.split(';').next().unwrap_or_default();
@@ -123,22 +123,22 @@ impl DmarcRecord {
         policy.unwrap_or_else(|| self.policy())
     }
 
-    /// Whether receivers should apply only the next milder policy (`t=y`).
+    /// Returns whether receivers should apply only the next milder policy (`t=y`).
     pub fn is_testing(&self) -> bool {
         self.tag("t").is_some_and(|value| value.eq_ignore_ascii_case("y"))
     }
 
-    /// Whether the policy applies to a share of the mail only (`pct`, RFC 7489 6.3).
+    /// Returns whether the policy applies to a share of the mail only (`pct`, RFC 7489 6.3).
     pub fn is_partial(&self) -> bool {
         self.tag("pct").and_then(|share| share.parse::<u8>().ok()).is_some_and(|share| share < 100)
     }
 
-    /// Whether SPF aligns only with exactly the From domain (`aspf=s`).
+    /// Returns whether SPF aligns only with exactly the From domain (`aspf=s`).
     pub fn is_spf_strict(&self) -> bool {
         self.tag("aspf").is_some_and(|mode| mode.eq_ignore_ascii_case("s"))
     }
 
-    /// Whether the name is a public suffix.
+    /// Returns whether the name is a public suffix.
     pub fn public_suffix(&self) -> PublicSuffix {
         match self.tag("psd") {
             Some(value) if value.eq_ignore_ascii_case("y") => PublicSuffix::Yes,

@@ -187,7 +187,7 @@ impl DmarcCounts {
         self.sum(|_, dkim, spf| dkim || spf)
     }
 
-    /// Returns the number of messages for which neither passed.
+    /// Returns the number of messages for which DKIM and SPF failed.
     pub fn failed(&self) -> u64 {
         self.sum(|_, dkim, spf| !dkim && !spf)
     }

@@ -51,8 +51,8 @@ impl PublishedRecord {
         }
     }
 
-    /// Whether receivers act on all mail that fails. Some still honour `pct` (RFC 7489 6.3), which RFC 9989 removed:
-    /// mail that it spares gets the next milder policy.
+    /// Returns whether receivers act on all mail that fails. Some still honour `pct` (RFC 7489 6.3), which RFC 9989
+    /// removed: mail that it spares gets the next milder policy.
     pub fn is_enforced(&self) -> bool {
         match self.effective_policy() {
             DmarcPolicy::None => false,
@@ -82,7 +82,7 @@ pub enum Discovery {
     Unknown,
 }
 
-/// Whether the walk ends after `answers`, of which the last is new.
+/// Returns whether the walk ends after `answers`, of which the last is new.
 pub fn is_over(answers: &[Answer<'_>]) -> bool {
     let Some(last) = answers.last() else { return false };
     let is_of_suffix = |record: &str| {

@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
         self.text(name)
     }
 
-    /// Whether a member is a list.
+    /// Returns whether a member is a list.
     pub fn is_list(&self, name: &str) -> bool {
         self.members.get(name).is_some_and(Value::is_array)
     }

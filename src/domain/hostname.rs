@@ -41,7 +41,7 @@ impl DomainName {
         &self.0
     }
 
-    /// Whether this name is `parent` or below it.
+    /// Returns whether this name is `parent` or below it.
     pub fn is_same_or_below(&self, parent: &Self) -> bool {
         let rest = self.0.strip_suffix(&*parent.0);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

@@ -37,7 +37,7 @@ pub const METADATA_VALUE_CHARACTERS: usize = 500;
 /// Minimum distance of `expires_at` from now (contract 3).
 pub const EXPIRES_AHEAD_SECONDS: u64 = 60;
 
-/// Number of active API keys of one account: neither revoked nor expired.
+/// Number of active API keys of one account: not revoked and not expired.
 pub const ACTIVE_KEYS_COUNT: usize = 100;
 /// Number of revoked or expired API keys of one account that stay listed: the newest ones.
 pub const INACTIVE_KEYS_COUNT: usize = 1_000;

@@ -78,7 +78,7 @@ impl Network {
         }
     }
 
-    /// Whether `address` is in the network. An IPv4-mapped address counts as its IPv4 address.
+    /// Returns whether `address` is in the network. An IPv4-mapped address counts as its IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4() && Self::around(address, self.prefix) == *self

@@ -10,9 +10,9 @@
 //! Mail servers may change the case of a local part, so all of it is base 32. Two complete identifiers would take 52
 //! characters and leave 10, too few for the 80 bits of MAC that the contract requires. So the token contains the whole
 //! message identifier, and 40 bits of a hash of the account. The hash only finds the rows to try, and reveals nothing
-//! about the account to receivers. The MAC covers the whole account, so neither a random collision nor a choice of
-//! identifiers can confuse two accounts. The key follows from the message's own time ([`TokenKeys`]). The token
-//! contains its number, to distinguish the keys.
+//! about the account to receivers. The MAC covers the whole account, so a random collision or chosen identifiers can't
+//! confuse two accounts. The key follows from the message's own time ([`TokenKeys`]). The token contains its number, to
+//! distinguish the keys.
 
 use std::fmt;
 

@@ -18,7 +18,7 @@ pub enum DomainStatus {
 }
 
 impl DomainStatus {
-    /// Whether mail may be sent from the domain.
+    /// Returns whether mail may be sent from the domain.
     pub const fn may_send(self) -> bool {
         matches!(self, Self::Verified | Self::Failing)
     }

@@ -107,7 +107,7 @@ impl View {
     /// Maximum duration of a view.
     pub const LASTS: Duration = Duration::from_secs(30 * 60);
 
-    /// Whether the view has not ended. A view that would last longer was begun by a clock that was ahead.
+    /// Returns whether the view has not ended. A view that would last longer was begun by a clock that was ahead.
     pub fn is_live(&self, now: Timestamp) -> bool {
         now < self.until && self.until <= now + Self::LASTS
     }
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Whether the session is still valid.
+    /// Returns whether the session is still valid.
     pub fn is_live(&self, now: Timestamp) -> bool {
         let whole = match self.stage {
             Stage::CodeAwaited => CODE,
@@ -139,12 +139,12 @@ impl Session {
         self.created_at <= now + AHEAD_MAX && now.since(self.created_at) < whole && now.since(self.seen_at) < IDLE
     }
 
-    /// Whether a use at `now` must be stored.
+    /// Returns whether a use at `now` must be stored.
     pub fn needs_seen_stamp(&self, now: Timestamp) -> bool {
         now.since(self.seen_at) >= SEEN_STAMP_EVERY
     }
 
-    /// Whether the password was entered recently enough to see secrets.
+    /// Returns whether the password was entered recently enough to see secrets.
     pub fn is_proved(&self, now: Timestamp) -> bool {
         self.proved_at <= now + AHEAD_MAX && now.since(self.proved_at) < PROOF
     }

@@ -66,7 +66,7 @@ impl SetupToken {
         Self { mac: unsigned.mac_for(key, credentials), ..unsigned }
     }
 
-    /// Whether the token was made here, for these [credentials], and has not expired at `now`.
+    /// Returns whether the token was made here, for these [credentials], and has not expired at `now`.
     pub fn holds(&self, key: &Secret, credentials: &str, now: Timestamp) -> bool {
         // A link that would last longer was made by a clock that was ahead.
         let is_in_time = now < self.expires_at && self.expires_at <= now + LIFETIME;

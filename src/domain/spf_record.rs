@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::network::Network;
 
-/// Whether `text` is an SPF record, valid or not. There may be other TXT records beside it.
+/// Returns whether `text` is an SPF record, valid or not. There may be other TXT records beside it.
 pub fn is_claimed_by(text: &str) -> bool {
     text.trim_start().split([' ', '\t']).next().is_some_and(|version| version.eq_ignore_ascii_case("v=spf1"))
 }

@@ -11,7 +11,7 @@ pub fn wanted(text: &str) -> Vec<String> {
     text.to_lowercase().split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether each of `wanted` is a prefix of a word in `subject`.
+/// Returns whether each of `wanted` is a prefix of a word in `subject`.
 pub fn has_all(subject: &str, wanted: &[String]) -> bool {
     if wanted.is_empty() {
         return true;
@@ -59,7 +59,7 @@ fn divides(character: char) -> bool {
         || matches!(character, '\u{2000}'..='\u{206f}' | '\u{3000}'..='\u{303f}')
 }
 
-/// Whether the script of `character` has no spaces: Thai to Khmer, kana and ideographs.
+/// Returns whether the script of `character` has no spaces: Thai to Khmer, kana and ideographs.
 const fn is_unspaced(character: char) -> bool {
     matches!(character, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
         | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')

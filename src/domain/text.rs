@@ -1,7 +1,7 @@
 //! Checks of callers' texts: length in characters, control characters, and invisible characters that make one text look
 //! like another. This module also parses quoted strings.
 
-/// Whether `text` has more than `limit` characters. Counts only as far as needed.
+/// Returns whether `text` has more than `limit` characters. Counts only as far as needed.
 pub fn is_longer(text: &str, limit: usize) -> bool {
     text.len() > limit && text.chars().nth(limit).is_some()
 }
@@ -19,13 +19,13 @@ pub fn unquoted(text: &str) -> String {
     plain
 }
 
-/// Whether `text` has a control character: C0 (TAB, CR and LF included), DEL or C1.
+/// Returns whether `text` has a control character: C0 (TAB, CR and LF included), DEL or C1.
 pub fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
 }
 
-/// Whether `character` ends a line or changes the direction of text: U+2028, U+2029 and the bidirectional controls of
-/// UAX #9. In an address they only serve to deceive.
+/// Returns whether `character` ends a line or changes the direction of text: U+2028, U+2029 and the bidirectional
+/// controls of UAX #9. In an address they only serve to deceive.
 pub const fn is_deceptive(character: char) -> bool {
     matches!(character, '\u{2028}' | '\u{2029}' | '\u{061c}' | '\u{200e}' | '\u{200f}')
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

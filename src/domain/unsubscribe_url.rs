@@ -31,7 +31,7 @@ impl UnsubscribeUrl {
         &self.wire
     }
 
-    /// Whether one-click unsubscription may be offered (RFC 8058 3.1 asks for https).
+    /// Returns whether one-click unsubscription may be offered (RFC 8058 3.1 asks for https).
     pub fn is_https(&self) -> bool {
         self.wire.as_bytes()[..6].eq_ignore_ascii_case(b"https:")
     }

@@ -54,12 +54,12 @@ impl Role {
         }
     }
 
-    /// Whether this role may change the account's objects.
+    /// Returns whether this role may change the account's objects.
     pub const fn may_change(self) -> bool {
         matches!(self, Self::Owner)
     }
 
-    /// Whether this role may handle mail: cancel, retry, redeliver, check domains, and edit suppressions.
+    /// Returns whether this role may handle mail: cancel, retry, redeliver, check domains, and edit suppressions.
     pub const fn may_handle_mail(self) -> bool {
         matches!(self, Self::Owner | Self::Member)
     }
@@ -180,7 +180,7 @@ impl NewPassword {
     }
 }
 
-/// Whether a text can be a password at all, and is worth hashing.
+/// Returns whether a text can be a password at all, and is worth hashing.
 pub const fn may_be_password(text: &str) -> bool {
     !text.is_empty() && text.len() <= PASSWORD_BYTES_MAX
 }

@@ -67,7 +67,7 @@ impl Violations {
         parsed.map_err(|fault| self.add(field, fault.to_string())).ok()
     }
 
-    /// Whether there are no violations.
+    /// Returns whether there are no violations.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }

@@ -57,7 +57,8 @@ pub enum InvalidWebhookUrl {
 }
 
 impl InvalidWebhookUrl {
-    /// Whether URLs of programs under development have this error, so that a hint about another command is added.
+    /// Returns whether URLs of programs under development have this error, so that a hint about another command is
+    /// added.
     pub const fn is_local(self) -> bool {
         matches!(self, Self::NotHttps | Self::Localhost | Self::Address)
     }
@@ -144,7 +145,7 @@ fn check_host(url: &Url, permits: impl Fn(IpAddr) -> bool) -> Result<(), Invalid
     if permits(address) { Ok(()) } else { Err(InvalidWebhookUrl::Address) }
 }
 
-/// Whether a name is `localhost` or below it, which is loopback (RFC 6761 6.3).
+/// Returns whether a name is `localhost` or below it, which is loopback (RFC 6761 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")

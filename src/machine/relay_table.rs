@@ -20,7 +20,7 @@ const REFUSED_MAX: Duration = Duration::from_secs(600);
 pub struct RefusedMessage {
     /// The message.
     pub id: MessageId,
-    /// Its account.
+    /// The message's account.
     pub account: AccountId,
     /// Whether the relay has a login, which it accepted before.
     pub has_login: bool,
@@ -190,8 +190,8 @@ impl RelayTable {
         self.counts.get(&(relay, site.to_owned())).filter(|count| count.day == day)
     }
 
-    /// Whether a relay has sent `cap` messages to `site` on `day`, including those in flight. Returns `None` if the
-    /// day's count must be read from the store first.
+    /// Returns whether a relay has sent `cap` messages to `site` on `day`, including those in flight. Returns `None` if
+    /// the day's count must be read from the store first.
     pub fn is_used_up(&self, relay: RelayNumber, site: &str, day: u32, cap: u32) -> Option<bool> {
         self.count(relay, site, day).map(|count| count.taken + count.in_flight >= cap)
     }

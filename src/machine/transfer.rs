@@ -192,8 +192,8 @@ impl State {
         self.status
     }
 
-    /// Returns whether the message was both accepted and then refused or returned. Whatever the order of these facts,
-    /// it counts as one message.
+    /// Returns whether the message was both accepted and then refused or returned. In any order of these facts, it
+    /// counts as one message.
     pub const fn is_returned(self) -> bool {
         const BOTH: u8 = Fact::Delivered as u8 | Fact::Bounced as u8;
         self.facts & BOTH == BOTH

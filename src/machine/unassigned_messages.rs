@@ -18,7 +18,7 @@ impl UnassignedMessages {
         self.spilled.add(spill)
     }
 
-    /// Whether there is nothing to read, and no read is running.
+    /// Returns whether there is nothing to read, and no read is running.
     pub const fn is_empty(&self) -> bool {
         self.spilled.is_empty()
     }

@@ -167,9 +167,9 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
     }
 }
 
-/// Runs `serve`. An unusable configuration has the exit code of an unusable command line, because a restart helps in
-/// neither case. The supervisor must distinguish both from failures that a restart may fix (`RestartPreventExitStatus=`
-/// of the unit).
+/// Runs `serve`. An unusable configuration has the exit code of an unusable command line, because a restart does not
+/// help in either case. The supervisor must distinguish both from failures that a restart may fix
+/// (`RestartPreventExitStatus=` of the unit).
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, EarlyExit> {
     let read = found::to_serve(args.config.clone(), &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));

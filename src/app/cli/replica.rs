@@ -137,7 +137,7 @@ fn stranded(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result
     })
 }
 
-/// Returns what is known of batches whose records are not kept any more.
+/// Describes batches whose records are gone.
 fn dropped_words(dropped: &DroppedBatches) -> String {
     let DroppedBatches { from, to, count, after, until } = dropped;
     let what = format!("The records of {count} of the batches {from} to {to} are not kept any more.");

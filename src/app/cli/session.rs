@@ -93,7 +93,7 @@ impl Session {
         self.ask_of(one, Method::GET, purpose, "", None)
     }
 
-    /// Returns the error that names what does not exist: a named account, or the object.
+    /// Returns the error for a missing object, or for a named account that does not exist.
     fn missing(&self, one: &NamedObject<'_>, cli_error: CliError) -> EarlyExit {
         if let Some(account) = self.account.filter(|_| self.is_named) {
             let id = account.to_string();

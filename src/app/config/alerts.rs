@@ -85,7 +85,7 @@ impl Alerts {
         Self { owners: false, ..Self::default() }
     }
 
-    /// Whether alerts are sent by mail, to the operator or to owners.
+    /// Returns whether alerts are sent by mail, to the operator or to owners.
     pub(in crate::app) fn sends_mail(&self) -> bool {
         !self.email.is_empty() || self.owners
     }

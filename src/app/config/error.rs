@@ -26,7 +26,7 @@ impl KeyError {
 }
 
 impl KeyError {
-    /// Whether this is an error of the dotted key `key`.
+    /// Returns whether this is an error of the dotted key `key`.
     pub(super) fn is_of(&self, key: &str) -> bool {
         self.key == key
     }

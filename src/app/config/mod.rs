@@ -238,7 +238,7 @@ impl Config {
         config
     }
 
-    /// Whether a file or a variable has set this dotted key.
+    /// Returns whether a file or a variable has set this dotted key.
     pub fn is_set(&self, key: &str) -> bool {
         self.set.contains(key)
     }

@@ -218,7 +218,7 @@ fn name(node: &Node) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err("must have 1 to 64 letters, digits, `-`, `_` or `.`".to_owned()) }
 }
 
-/// Whether the connection to `host` stays on this machine.
+/// Returns whether the connection to `host` stays on this machine.
 fn is_this_machine(host: &Host) -> bool {
     match host {
         Host::Domain(name) => name == "localhost",

@@ -138,7 +138,7 @@ impl Replica {
         }
     }
 
-    /// Whether replication is configured.
+    /// Returns whether replication is configured.
     pub const fn is_on(&self) -> bool {
         self.url.is_some()
     }
@@ -151,7 +151,7 @@ impl Replica {
         })
     }
 
-    /// Whether the bucket's name is in the path of its URLs.
+    /// Returns whether the bucket's name is in the path of its URLs.
     pub fn path_style(&self) -> bool {
         self.path_style.unwrap_or(self.endpoint.is_some())
     }

@@ -61,7 +61,7 @@ impl<'n> Section<'n> {
         self.notes.faults.push(KeyError { is_usage: true, ..fault });
     }
 
-    /// Whether an error of `key` is recorded.
+    /// Returns whether an error of `key` is recorded.
     pub(super) fn has_faults_of(&self, key: &str) -> bool {
         let dotted = self.dotted(key);
         self.notes.faults.iter().any(|fault| fault.is_of(&dotted))
@@ -164,7 +164,7 @@ impl<'n> Section<'n> {
         Some(taken)
     }
 
-    /// Whether a key is set in the file or by a variable.
+    /// Returns whether a key is set in the file or by a variable.
     pub(super) fn has(&self, key: &str) -> bool {
         self.members.contains_key(key)
     }

@@ -28,7 +28,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Whether any address is configured.
+    /// Returns whether any address is configured.
     pub fn is_on(&self) -> bool {
         self.addresses().next().is_some()
     }

@@ -83,7 +83,7 @@ impl Check {
         Self { name: name.into(), verdict, seen: seen.into(), remedy: remedy.into() }
     }
 
-    /// Whether the check failed.
+    /// Returns whether the check failed.
     pub const fn is_failure(&self) -> bool {
         matches!(self.verdict, Verdict::Fail)
     }

@@ -193,7 +193,7 @@ fn quota(world: &World, engine: &Engine) {
     }
 }
 
-/// Whether the clock is set forward by more than the lifetime of a key.
+/// Returns whether the clock is set forward by more than the lifetime of a key.
 fn keys_may_expire(world: &World) -> bool {
     let by = |action: &Action| if let Action::SetClock(by) = action { (*by).max(0) } else { 0 };
     world.plan.actions.iter().map(|(_, action)| by(action)).sum::<i64>() >= 24 * 3_600_000
@@ -275,7 +275,7 @@ fn hand_off(world: &World, record: &MessageRecord) {
     }
 }
 
-/// Whether a server sent a bounce for this message.
+/// Returns whether a server sent a bounce for this message.
 fn has_bounce(world: &World, message_id: &str) -> bool {
     world.state().bounces.iter().any(|bounce| bounce.message_id == message_id)
 }

@@ -1,5 +1,5 @@
-//! The serving processes of a run's machines. There is one, and after a takeover two: until it sees the claim of its
-//! successor, the old one still serves those clients that reach it.
+//! The serving processes of a run's machines. After a takeover there are two: until the old process sees its
+//! successor's claim, it still serves the clients that reach it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

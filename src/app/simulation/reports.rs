@@ -48,7 +48,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether the report will not be sent again.
+    /// Returns whether the report will not be sent again.
     pub(super) const fn is_done(&self) -> bool {
         self.accepted > self.repeats
     }
@@ -126,7 +126,7 @@ fn mail(number: usize, report: &Report, engine: &Engine) -> String {
     String::from_utf8(field).unwrap() + &text
 }
 
-/// Judges the recorded reports: each is counted once, whatever was repeated, and the sums are those of the reports.
+/// Judges the recorded reports: each is counted once, even if it was sent again, and the sums are those of the reports.
 /// A report whose signature could not be verified is listed but not counted.
 pub(super) async fn judge(world: &World, engine: &Arc<Engine>) {
     let (tenants, reports) = (world.tenants(), world.state().reports.clone());

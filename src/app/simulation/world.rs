@@ -292,13 +292,13 @@ impl World {
         from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// Whether a fault occurs, with a probability of `per_mille`.
+    /// Returns whether a fault occurs, with a probability of `per_mille`.
     pub(super) fn strikes(&self, fault: FaultClass, per_mille: u64) -> bool {
         let is_hostile = self.state().is_hostile;
         is_hostile && self.plan.faults.contains(&fault) && self.below(1000) < per_mille
     }
 
-    /// Whether a fault occurs at the site of the host or domain `name`. Prompt sites have none.
+    /// Returns whether a fault occurs at the site of the host or domain `name`. Prompt sites have none.
     pub(super) fn strikes_at(&self, name: &str, fault: FaultClass, per_mille: u64) -> bool {
         let hostility = self.plan.hostility.as_ref();
         self.strikes(fault, hostility.map_or(per_mille, |hostility| hostility.per_mille(name, fault, per_mille)))

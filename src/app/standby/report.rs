@@ -15,7 +15,7 @@ use crate::engine::replica::{OnRetry, ReplicaError, ReplicaStatus, Standby, Stat
 const LAG: Duration = Duration::from_secs(5);
 
 impl Following<'_> {
-    /// Shows the position after a turn. `has_more` tells whether a slot was applied.
+    /// Shows the position after a turn. `has_more` is true if a slot was applied.
     pub(super) fn show(&self, standby: &Standby, has_more: bool, status: &watch::Sender<ReplicaStatus>) {
         let position = standby.position();
         let holder = standby.head().map(|head| head.holder.to_string());

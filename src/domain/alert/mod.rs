@@ -245,7 +245,7 @@ impl Condition {
         }
     }
 
-    /// Whether each occurrence has its own alert, so that a later one does not hide it.
+    /// Returns whether each occurrence has its own alert, so that a later one does not hide it.
     pub const fn keeps_each(self) -> bool {
         matches!(self, Self::NewSignIn)
     }

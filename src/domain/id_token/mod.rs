@@ -199,13 +199,13 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// Whether the provider has verified that the address belongs to the person.
+    /// Returns whether the provider has verified that the address belongs to the person.
     pub fn is_email_verified(&self) -> bool {
         is_true(self.email_verified.as_ref())
     }
 }
 
-/// Whether the value is true. Some providers write the word instead of the value.
+/// Returns whether the value is true. Some providers write the word instead of the value.
 fn is_true(value: Option<&Value>) -> bool {
     matches!(value, Some(Value::Bool(true))) || value.and_then(Value::as_str) == Some("true")
 }
@@ -272,7 +272,7 @@ fn judge(claims: Claims, expected: &ExpectedClaims<'_>) -> Result<IdToken, Inval
     Ok(IdToken { subject: claims.sub, email: claims.email, email_verified, authenticated_at })
 }
 
-/// Whether a token is for this client: the only audience, or the authorized party of several.
+/// Returns whether a token is for this client: the only audience, or the authorized party of several.
 fn is_for(claims: &Claims, client_id: &str) -> bool {
     let (is_audience, is_only) = match &claims.aud {
         Audience::One(one) => (one == client_id, true),

@@ -3,8 +3,8 @@
 //! Under contention a site or a network gets at most a sixteenth.
 //!
 //! Units are released when their use ends, which may take minutes, and nobody knows when the next account comes. A
-//! reserve within the budget would either stay unused by a single account, or be gone when it is needed. So what is
-//! kept for others lies beyond the budget, which together they exceed by at most a half:
+//! reserve within the budget would either stay unused by a single account, or be gone when it is needed. So the reserve
+//! for others is added to the budget. Together, accounts exceed the budget by at most a half:
 //!
 //! - Units that an account holds beyond its half do not count against the others, up to a quarter of the budget. An
 //!   account that took everything while it was alone leaves the others as much as it would have left beside them.
@@ -30,8 +30,8 @@ const BEYOND_HALF_PART: u32 = 4;
 const EXTRA_PART: u32 = 8;
 /// Limit for an account with few units, and for a site under contention: one of this many parts.
 const SMALL_PART: u32 = 16;
-/// Units of large claims up to which an account may have another one beyond the budget, and units of small claims that
-/// may pass a large one into what lies beyond the budget: one of this many parts.
+/// Maximum units of an account's large claims for another one beyond the budget, and maximum units of small claims that
+/// may pass a large claim into the reserve: one of this many parts.
 const FEW_PART: u32 = 32;
 /// Maximum of a small claim: one of this many parts, and at least one unit.
 const SMALL_CLAIM_PART: u32 = 256;
@@ -103,7 +103,7 @@ pub struct Budget {
 struct Held {
     /// All units.
     units: u32,
-    /// Those of small claims.
+    /// Units of small claims.
     small: u32,
 }
 

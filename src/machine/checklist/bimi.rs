@@ -65,7 +65,7 @@ pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
     }
 }
 
-/// Whether the policy for subdomains is enforced too, which BIMI requires.
+/// Returns whether the policy for subdomains is enforced too, which BIMI requires.
 fn is_enforced_below(published: &PublishedRecord) -> bool {
     published.record.subdomain_policy() != DmarcPolicy::None
 }

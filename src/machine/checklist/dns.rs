@@ -108,7 +108,7 @@ pub fn dkim(key: RecordFacts<'_>, found: &[String]) -> Judgement {
     }
 }
 
-/// Whether a key record has the flag `y`: the domain is testing DKIM (RFC 6376 3.6.1).
+/// Returns whether a key record has the flag `y`: the domain is testing DKIM (RFC 6376 3.6.1).
 fn is_testing_key(record: &str) -> bool {
     let flags = record.split(';').filter_map(|tag| tag.split_once('=')).find(|(name, _)| name.trim() == "t");
     flags.is_some_and(|(_, flags)| flags.split(':').any(|flag| flag.trim() == "y"))
@@ -241,7 +241,7 @@ pub enum Replies<'a> {
     Address,
     /// The domain receives no mail: it has a null MX.
     NullMx,
-    /// The domain receives no mail: it has neither an MX record nor an address.
+    /// The domain receives no mail: it has no MX record and no address.
     Nothing,
 }
 

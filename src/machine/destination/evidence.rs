@@ -41,7 +41,7 @@ impl Evidence {
         counts
     }
 
-    /// Whether the site answered a message of another account lately.
+    /// Returns whether the site answered a message of another account lately.
     pub(super) fn serves_others(&self, account: AccountId, now: Duration) -> bool {
         self.served.iter().flatten().any(|(other, at)| *other != account && now < *at + SERVES_FOR)
     }

@@ -55,7 +55,7 @@ pub enum Signal {
     PushedBack,
     /// The server refused or closed an open connection, for example with 421.
     TurnedAway,
-    /// It answered 421 to the message, which may concern only the message's account.
+    /// The site answered 421 to the message, which may concern only the message's account.
     RefusedAccount,
     /// The site stopped answering during the message.
     TimedOut,

@@ -85,7 +85,7 @@ impl MessageQueue {
         self.in_stream(stream).owners()
     }
 
-    /// Whether the account lets others pass.
+    /// Returns whether the account lets others pass.
     pub(super) fn lets_pass(&self, account: &AccountId, machine: Duration) -> bool {
         self.letting_pass.get(account).is_some_and(|until| *until > machine)
     }
@@ -95,7 +95,7 @@ impl MessageQueue {
         self.of(stream).pop_of(|other| *other == account)
     }
 
-    /// Whether there is a message of an account other than `account` that does not let others pass.
+    /// Returns whether there is a message of an account other than `account` that does not let others pass.
     pub(super) fn has_other(&self, account: AccountId, has_marketing_slots: bool, machine: Duration) -> bool {
         let may = |other: &AccountId| *other != account && !self.lets_pass(other, machine);
         self.transactional.has_of(may) || has_marketing_slots && self.marketing.has_of(may)

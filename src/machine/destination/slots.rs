@@ -32,7 +32,7 @@ impl Slots {
         self.started.len()
     }
 
-    /// Whether the message of `slot` has not ended.
+    /// Returns whether the message of `slot` has not ended.
     #[cfg(test)]
     pub(super) fn has(&self, slot: Slot) -> bool {
         self.started.contains_key(&slot)
@@ -52,7 +52,7 @@ impl Slots {
         self.started.values().filter(|started| started.message.place.account == *account).count()
     }
 
-    /// Whether an account has a message.
+    /// Returns whether an account has a message.
     pub(super) fn has_of(&self, account: &AccountId) -> bool {
         self.started.values().any(|started| started.message.place.account == *account)
     }

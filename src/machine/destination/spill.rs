@@ -67,27 +67,27 @@ impl SpillArea {
         Some(spill.reads_at()).filter(|at| before != Some(*at))
     }
 
-    /// Whether no message is spilled or being read.
+    /// Returns whether no message is spilled or being read.
     pub const fn is_empty(&self) -> bool {
         self.spill.is_none() && !self.is_reading
     }
 
-    /// Whether the spilled messages are being read.
+    /// Returns whether the spilled messages are being read.
     pub const fn is_reading(&self) -> bool {
         self.is_reading
     }
 
-    /// Whether a message at `place` may be spilled.
+    /// Returns whether a message at `place` may be spilled.
     pub fn covers(&self, place: Place) -> bool {
         self.spill.is_some_and(|spill| spill.from <= place)
     }
 
-    /// Whether the spilled messages must be read now: the queue has space, or a message has expired.
+    /// Returns whether the spilled messages must be read now: the queue has space, or a message has expired.
     pub fn is_due(&self, has_room: bool, now: Timestamp) -> bool {
         !self.is_reading && self.spill.is_some_and(|spill| has_room || spill.reads_at() <= now)
     }
 
-    /// Whether a wake-up must be requested, if they must be read now.
+    /// Returns whether a wake-up must be requested, if they must be read now.
     pub const fn calls(&mut self) -> bool {
         !std::mem::replace(&mut self.is_called, true)
     }

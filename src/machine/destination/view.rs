@@ -51,12 +51,12 @@ impl Destination {
         self.queue.len()
     }
 
-    /// Whether no message waits in memory.
+    /// Returns whether no message waits in memory.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether no more messages must be read from the store.
+    /// Returns whether no more messages must be read from the store.
     pub const fn is_full(&self) -> bool {
         self.len() >= HIGH
     }
@@ -66,7 +66,7 @@ impl Destination {
         self.window.trust()
     }
 
-    /// Whether a message at this position may be only in the store.
+    /// Returns whether a message at this position may be only in the store.
     pub fn covers(&self, place: Place) -> bool {
         self.spilled.covers(place)
     }
@@ -81,12 +81,13 @@ impl Destination {
         self.turn_at
     }
 
-    /// Whether a message of another account than `account` could start instead of one that waits for a connection.
+    /// Returns whether a message of another account than `account` could start instead of one that waits for a
+    /// connection.
     pub fn has_other(&self, account: AccountId, moment: Moment) -> bool {
         self.queue.has_other(account, self.marketing_slots(moment.wall) > 0, moment.machine)
     }
 
-    /// Whether messages may be spilled.
+    /// Returns whether messages may be spilled.
     pub const fn may_spill(&self) -> bool {
         self.may_spill
     }
@@ -96,7 +97,7 @@ impl Destination {
         (self.len() > LONG && self.window.state() != WindowState::Open, self.len())
     }
 
-    /// Whether there is no state to keep.
+    /// Returns whether there is no state to keep.
     pub fn is_idle(&self, now: Timestamp) -> bool {
         let is_used = self.slots.len() > 0 || !self.is_empty() || self.kept > 0 || !self.spilled.is_empty();
         !is_used && self.held_until(now).is_none()

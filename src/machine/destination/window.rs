@@ -68,7 +68,7 @@ impl Recent {
         }
     }
 
-    /// Whether most of the last attempts failed.
+    /// Returns whether most of the last attempts failed.
     const fn is_mostly_failed(self) -> bool {
         self.failed.count_ones() * 2 > self.count
     }

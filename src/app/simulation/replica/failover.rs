@@ -92,8 +92,8 @@ pub(in crate::app::simulation) fn promoted(world: &Arc<World>, engine: &Engine) 
     state.nodes[main].is_deposed = false;
 }
 
-/// Whether a process could not start because the standby had claimed the log before both ended. The standby begins
-/// next.
+/// Returns whether a process could not start because the standby had claimed the log before both ended. The standby
+/// begins next.
 pub(in crate::app::simulation) fn has_successor(world: &World, error: &ReplicaError) -> bool {
     let is_claimed = matches!(error, ReplicaError::Claimed { .. } | ReplicaError::Stranded { .. });
     let claiming_at = world.state().claiming_at.take();

@@ -1,4 +1,4 @@
-//! Takeovers: what the old process may still do, and what its successor may lack.
+//! Takeovers: the actions that the old process may still take, and the data that its successor may lack.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ pub(in crate::app::simulation) struct Takeover {
     disturbed_until: Duration,
     /// Maximum time until the bucket has a change, without faults.
     bound: Duration,
-    /// Elapsed time after which the old process neither accepts nor sends.
+    /// Elapsed time after which the old process no longer accepts or sends.
     fenced_at: Duration,
 }
 
 impl Takeover {
-    /// Whether the bucket may lack a change of the old process at `at`.
+    /// Returns whether the bucket may lack a change of the old process at `at`.
     fn may_lack(&self, at: Duration) -> bool {
         self.cut_at <= at.max(self.disturbed_until) + self.bound
     }
@@ -76,23 +76,23 @@ pub(in crate::app::simulation) fn sends(world: &World, life: u32) {
     }
 }
 
-/// Whether a successor may lack what the process `life` did at `at`.
+/// Returns whether a successor may lack changes that the process `life` made at `at`.
 pub(in crate::app::simulation) fn may_lack(world: &World, life: u32, at: Duration) -> bool {
     world.state().takeovers.range(life..).next().is_some_and(|(_, takeover)| takeover.may_lack(at))
 }
 
-/// Whether a successor may lack a message, an event or an outcome that the process `life` recorded at `at`, although it
-/// was acknowledged.
+/// Returns whether a successor may lack a message, an event or an outcome that the process `life` recorded at `at`,
+/// although it was acknowledged.
 pub(in crate::app::simulation) fn may_lose(world: &World, life: u32, at: Duration) -> bool {
     is_lossy(world) && may_lack(world, life, at)
 }
 
-/// Whether a successor has claimed the log of the process `life`, and may lack what it answers.
+/// Returns whether a successor has claimed the log of the process `life`, and may lack changes that it acknowledges.
 pub(in crate::app::simulation) fn may_lose_answers(world: &World, life: u32) -> bool {
     is_lossy(world) && world.state().takeovers.contains_key(&life)
 }
 
-/// Whether the process `life` may send beside its successor, because it continues without the bucket.
+/// Returns whether the process `life` may send beside its successor, because it continues without the bucket.
 pub(in crate::app::simulation) fn may_continue(world: &World, life: u32) -> bool {
     let stops = world.plan.replica.as_ref().is_none_or(|plan| plan.lease.stops);
     !stops && world.state().takeovers.contains_key(&life)
@@ -102,7 +102,7 @@ fn is_lossy(world: &World) -> bool {
     world.plan.replica.as_ref().is_some_and(|plan| !plan.loses_nothing())
 }
 
-/// Whether takeovers are part of the run.
+/// Returns whether takeovers are part of the run.
 pub(in crate::app::simulation) fn has_standby(world: &World) -> bool {
     world.plan.faults.contains(&FaultClass::Failover)
 }

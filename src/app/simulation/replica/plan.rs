@@ -141,7 +141,7 @@ impl ReplicaPlan {
         BasePolicy { age: self.age, log_bytes: self.log_bytes, retention: self.retention, beside: &[] }
     }
 
-    /// Whether the bucket has everything that was acknowledged.
+    /// Returns whether the bucket has everything that was acknowledged.
     pub(in crate::app::simulation) fn loses_nothing(&self) -> bool {
         self.sync.is_some_and(|rule| rule.stops)
     }
@@ -158,7 +158,7 @@ impl ReplicaPlan {
         Duration::from_secs(if self.has_small_backlog() { 240 } else { 25 })
     }
 
-    /// Whether the backlog may be dropped.
+    /// Returns whether the backlog may be dropped.
     pub(super) const fn has_small_backlog(&self) -> bool {
         self.backlog_bytes_max < BACKLOG_BYTES
     }

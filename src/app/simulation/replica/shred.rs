@@ -44,7 +44,7 @@ pub(in crate::app::simulation) fn after_the_run(world: &Arc<World>) {
     }
 }
 
-/// Whether the content of the run has expired.
+/// Returns whether the content of the run has expired.
 pub(in crate::app::simulation) fn has_expired(world: &World) -> bool {
     world.state().lives.contains(&End::Finished)
 }

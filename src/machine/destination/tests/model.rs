@@ -134,7 +134,7 @@ impl Model {
         started.into_iter().map(|(_, n)| n).collect()
     }
 
-    /// Whether a message beyond the window runs.
+    /// Returns whether a message beyond the window runs.
     pub(super) const fn has_extra(&self) -> bool {
         !self.destination.special.extra.is_empty()
     }

@@ -4,7 +4,7 @@ use super::Finding;
 use super::floors::folder;
 use super::source::SourceFile;
 
-/// Where a crate may be used.
+/// The place in which a crate may be used.
 pub(crate) enum Place {
     /// On any floor: it only supports writing Rust code, such as derives.
     Anywhere,

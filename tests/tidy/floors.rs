@@ -80,7 +80,7 @@ impl Modules {
         Self { own, inner }
     }
 
-    /// Returns the folder under `src` that a path leads to; `None` if it begins with neither `crate` nor `super`.
+    /// Returns the folder under `src` that a path leads to; `None` if it does not begin with `crate` or `super`.
     fn target(&self, segments: &[String], token: usize) -> Option<String> {
         let supers = segments.iter().take_while(|segment| *segment == "super").count();
         if segments.first()? == "crate" {

@@ -135,7 +135,7 @@ fn serve(inbox: &Inbox) {
 fn do_work(work: impl FnOnce()) {
     // A panic ends only its job. The job's dropped sender notifies its caller.
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("low-priority job panicked");
+        tracing::error!("low-priority job panicked; its caller gets an error");
     }
 }
 

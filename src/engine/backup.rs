@@ -57,7 +57,7 @@ impl Engine {
                     engine.note_backup(now);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "backup failed");
+                    tracing::error!(%error, "backup failed; the file is incomplete");
                     // The receiver may be gone. Then the error is dropped.
                     drop(sender.blocking_send(Err(io::Error::other("the backup failed"))));
                 }
@@ -88,7 +88,12 @@ impl Engine {
         let backup_at = released.map(|restored| restored.backup_at);
         if let Some(backup_at) = backup_at {
             let TimersOnHold { messages, deliveries } = on_hold;
-            tracing::warn!(%backup_at, messages, deliveries, "restore hold released");
+            tracing::warn!(
+                %backup_at,
+                messages,
+                deliveries,
+                "restore hold released; queued mail and deliveries are sent now"
+            );
         }
         Ok(ReleaseResult { backup_at, on_hold })
     }

@@ -131,11 +131,19 @@ impl Engine {
         match adopt.await {
             Ok(()) => true,
             Err(OpError::Refused(refusal)) => {
-                tracing::warn!(domain = %name, ?refusal, "could not add a sender's domain");
+                tracing::warn!(
+                    domain = %name,
+                    ?refusal,
+                    "could not add a sender's domain; its message is checked without it"
+                );
                 matches!(refusal, DomainRefusal::Exists)
             }
             Err(OpError::Failed(error)) => {
-                tracing::error!(%error, domain = %name, "could not add a sender's domain");
+                tracing::error!(
+                    %error,
+                    domain = %name,
+                    "could not add a sender's domain; its message is checked without it"
+                );
                 false
             }
         }
@@ -206,7 +214,7 @@ impl Engine {
         let ended = tokio::time::timeout(PATIENCE, self.blocked_accounts.until_idle(account)).await;
         let _leases = self.leases_of(account).await?;
         if ended.is_err() {
-            tracing::warn!(%account, "webhook request did not finish in time");
+            tracing::warn!(%account, "webhook request did not finish in time; erasing the account without it");
         }
         let keys: Vec<KeyId> = self.keys(account, ALL)?.rows.iter().map(|key| key.id).collect();
         loop {

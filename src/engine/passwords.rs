@@ -16,7 +16,7 @@ use crate::domain::user::NewPassword;
 /// Maximum concurrent hashes for strangers, and as many for known users. So strangers use one processor at most, and
 /// never delay a known user.
 const AT_ONCE: usize = 1;
-/// Maximum strangers in the queue for a hash; beyond that, sign-in is overloaded for them. As many as HTTP has
+/// Maximum number of strangers in the queue for a hash. Further ones are refused as overloaded. As many as HTTP has
 /// connections by default, so that only many networks together can fill it.
 const STRANGERS_MAX: usize = 1024;
 /// Maximum strangers of one network in the queue.

@@ -1,4 +1,4 @@
-//! The reason why a message waits (contract 10.4). Part of it comes from rows: pauses, a restored store's hold, the
+//! The reason why a message waits (contract 3). Part of it comes from rows: pauses, a restored store's hold, the
 //! next attempt. The rest comes from the dispatcher's memory.
 
 use serde::Serialize;

@@ -35,11 +35,19 @@ impl Engine {
             Ok(results) => {
                 for failed in results.iter().filter(|result| result.status != NoticeStatus::Sent) {
                     let channel = failed.channel.as_str();
-                    tracing::warn!(channel, "could not send the notice that this machine was deposed");
-                    tracing::debug!(channel, detail = failed.detail, "why the notice could not be sent");
+                    tracing::warn!(
+                        channel,
+                        "could not send the notice that this machine was deposed; it is not repeated"
+                    );
+                    tracing::debug!(channel, detail = failed.detail, "a notice of the deposition failed");
                 }
             }
-            Err(error) => tracing::warn!(%error, "could not send the notices that this machine was deposed"),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "could not send the notices that this machine was deposed; they are not repeated"
+                )
+            }
         }
     }
 }

@@ -118,7 +118,7 @@ impl MailPermits {
         let (granted, permit) = oneshot::channel();
         {
             let mut state = self.state();
-            // No waiting mail has room now, because every release grants permits until no waiting mail has room.
+            // Waiting mail can't have room now: every release grants permits until no more mail fits.
             if state.held.has_room(payer, domain) {
                 state.held.take(payer, domain);
                 withdrawal.is_needed = false;

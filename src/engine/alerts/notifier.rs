@@ -91,7 +91,12 @@ impl Notifier {
         let Attempt { end, items } = self.attempt(id, &row).await?;
         if matches!(end, NoticeEnd::NotTaken { .. }) {
             let (channel, attempts) = (row.content.channel().as_str(), row.attempts + 1);
-            tracing::warn!(notice = %id, channel, attempts, "could not send a notice");
+            tracing::warn!(
+                notice = %id,
+                channel,
+                attempts,
+                "could not send a notice; trying again until its last attempt"
+            );
         }
         self.engine.store.commit(SettleNotice { notice: id, due: timer.due, end, items }).await
     }

@@ -213,7 +213,7 @@ async fn remove_left<B: Bucket + ?Sized>(bucket: &B, now: Timestamp) {
         if made_at.is_some_and(|made_at| now.since(made_at) > LEFT_AFTER)
             && let Err(error) = bucket.remove(&object.name).await
         {
-            tracing::warn!(%error, "could not remove an old probe from the bucket");
+            tracing::warn!(%error, "could not remove an old probe from the bucket; the next probe tries again");
         }
     }
 }

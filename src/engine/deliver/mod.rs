@@ -119,7 +119,7 @@ impl Deliveries {
         let mut running = std::mem::take(&mut *self.shared.running.lock().unwrap_or_else(PoisonError::into_inner));
         let all_done = async { while running.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, all_done).await.is_err() {
-            tracing::warn!("webhook attempts aborted after the grace period");
+            tracing::warn!("webhook attempts aborted after the grace period; they are repeated after the restart");
         }
     }
 }

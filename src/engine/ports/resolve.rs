@@ -149,8 +149,8 @@ pub trait Resolve: Send + Sync {
     fn host_addresses_now<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         self.host_addresses(host)
     }
-    /// Returns the addresses of a host in one family, or why they are unknown. Unlike the lookups for a connection, it
-    /// waits for the whole answer. Bypasses the cache.
+    /// Returns the addresses of a host in one family, or the reason why they are unknown. Unlike the lookups for a
+    /// connection, it waits for the whole answer. Bypasses the cache.
     fn family_addresses_now<'a>(
         &'a self,
         host: &'a str,

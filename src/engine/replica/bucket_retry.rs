@@ -25,7 +25,7 @@ impl<'a> BucketRetry<'a> {
     /// Returns the result, or waits after a failure.
     ///
     /// # Errors
-    /// A failure that is not worth a wait.
+    /// A failure that a wait can't resolve.
     pub async fn take<T>(
         &mut self,
         asked: Result<T, ReplicaError>,

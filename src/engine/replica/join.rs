@@ -74,7 +74,7 @@ pub struct ClaimedLog {
 }
 
 impl ClaimedLog {
-    /// Returns how long the previous holder may still send mail.
+    /// Returns the time for which the previous holder may still send mail.
     pub fn wait(&self) -> Duration {
         self.predecessor.wait()
     }

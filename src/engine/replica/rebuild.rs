@@ -75,7 +75,7 @@ pub(super) async fn rebuild(
     built.map_err(cause)
 }
 
-/// Returns the failure of the bucket by which an object of a base was not read: it may be transient.
+/// Returns the bucket's failure that prevented the read of a base's object. It may be transient.
 fn cause(error: RestoreError) -> ReplicaError {
     match error {
         RestoreError::Backup(ArchiveError::Io(error)) => match error.downcast::<ReplicaError>() {

@@ -122,7 +122,10 @@ impl SmtpSession {
                 outcome
             }
             Err(error) => {
-                tracing::error!(%error, "could not look up the key of an SMTP login");
+                tracing::error!(
+                    %error,
+                    "could not look up the key of an SMTP login; the client can log in again later"
+                );
                 LoginOutcome::Failed
             }
         }

@@ -304,7 +304,9 @@ impl Transfers {
         let mut workers = std::mem::take(&mut *self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner));
         let all_done = async { while workers.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, all_done).await.is_err() {
-            tracing::warn!("connections to mail servers aborted after the grace period");
+            tracing::warn!(
+                "connections to mail servers aborted after the grace period; messages are retried after the restart"
+            );
         }
     }
 }

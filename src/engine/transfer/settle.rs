@@ -53,7 +53,7 @@ pub(super) enum LeasedRows {
 /// A message in progress, whose outcome is not recorded yet.
 pub(super) struct Unsettled {
     pub(super) queued: QueuedMessage,
-    /// Guard in the count of work in memory, from MAIL on.
+    /// Guard that counts the message as work in memory, from MAIL on.
     pub(super) held: Option<BacklogItem>,
     /// Lease: reserved until MAIL, then exclusive.
     pub(super) lease: Option<Lease>,

@@ -77,7 +77,7 @@ async fn restored(first: &Machine, second: &Machine) -> Vec<String> {
     missing
 }
 
-/// Returns what reading the body finds in the closed store of `machine`, and the failures of a check.
+/// Returns the result of reading the body in the closed store of `machine`, and the failures of a check.
 fn read(machine: &Machine, (id, message): &(MessageId, MessageRow)) -> (Result<Vec<u8>, Unreadable>, Vec<String>) {
     let store = machine.open(None);
     let read = store.body(message.place, *id, START);

@@ -19,7 +19,7 @@ async fn send_many(world: &World, domain: &str) -> Vec<MessageId> {
 }
 
 impl World {
-    /// Returns how many of the messages have this status.
+    /// Returns the number of the messages with this status.
     fn count(&self, ids: &[MessageId], status: &str) -> usize {
         ids.iter().filter(|id| self.progress(**id).0 == status).count()
     }

@@ -28,7 +28,8 @@ use crate::base::secret::MasterKey;
 /// An opened store.
 pub(super) struct Inspection {
     database: OpenDatabase,
-    /// Whether every page had a correct checksum and was accounted for before any repair, or why that is unknown.
+    /// Whether every page had a correct checksum and was accounted for before any repair, or the reason why that is
+    /// unknown.
     pub(super) soundness: Result<bool, String>,
     /// The bodies, if the master key is available.
     pub(super) content: Option<SealedContent>,

@@ -339,7 +339,7 @@ impl Store {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             if thread.join().is_err() {
-                tracing::error!("store thread panicked");
+                tracing::error!("store thread panicked; the next start repairs the store");
             }
         }
     }

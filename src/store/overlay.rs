@@ -42,7 +42,7 @@ impl Overlay {
         Ok(Self { file, changed: RwLock::new(changed), is_stopped: Arc::default(), length_max: u64::MAX })
     }
 
-    /// Creates a view of a file whose service goes on: with the header as it is now, until `is_stopped` is set or the
+    /// Creates a view of a file whose service continues: with the header as it is now, until `is_stopped` is set or the
     /// file has grown by a quarter. The service can't reuse pages that the view needs.
     pub(super) fn beside_service(file: Arc<dyn DiskFile>, is_stopped: Arc<AtomicBool>) -> io::Result<Self> {
         let length = file.length()?;

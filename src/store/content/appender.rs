@@ -20,8 +20,8 @@ use crate::store::meters::StoreMeters;
 /// Maximum number of bodies that are synced together.
 const BATCH_MAX: usize = 256;
 
-/// Returns how long bodies wait for those that are being signed. The wait grows with their number: each takes a
-/// fraction of a millisecond, and a batch has a fixed price. A single body does not wait.
+/// Returns the time for which bodies wait for those that are being signed. The wait grows with their number: each takes
+/// a fraction of a millisecond, and a batch has a fixed price. A single body does not wait.
 fn batch_wait(announced: usize) -> Duration {
     let each = Duration::from_micros(250) * u32::try_from(announced).unwrap_or(u32::MAX).min(1024);
     if announced == 0 { Duration::ZERO } else { each.clamp(Duration::from_millis(2), Duration::from_millis(8)) }

@@ -42,7 +42,7 @@ impl std::fmt::Display for Damage {
             Self::Foreign => write!(
                 f,
                 "the file \"journal\" does not belong to this database: it was emptied, overwritten or replaced by \
-                 another copy, and what was recorded in it in the last seconds before the service ended is lost"
+                 another copy, and the records of the last seconds before the service ended are lost"
             ),
         }
     }

@@ -103,7 +103,7 @@ pub(super) fn migrate(
         copy::discard(environment.disk, environment.directory)?;
         return Err(failed(error.to_string()));
     }
-    tracing::warn!(format = current, "store migrated");
+    tracing::warn!(format = current, "store migrated; earlier versions can't open it any more");
     Ok(true)
 }
 

@@ -64,7 +64,7 @@ impl PinnedPages {
             }
             Err(Unverified::Damaged(fault)) => {
                 if let Err(error) = request(&*self.disk, &self.directory) {
-                    tracing::error!(%error, "could not request a verification at the next start");
+                    tracing::error!(%error, "could not request a verification; run check before the next start");
                 }
                 return Err(StoreError::Corrupted(format!("{fault}; the next start verifies {FILE} first")));
             }

@@ -62,7 +62,10 @@ pub fn finish(disk: &ReplicaDisk, data: &Path) -> io::Result<()> {
     for unfinished in directories(disk, data)?.into_iter().filter(|directory| is_unfinished(directory)) {
         if has_begun(disk, &unfinished) {
             let aside = complete(disk, data, &unfinished)?;
-            tracing::warn!(directory = %aside.display(), "completed an interrupted move of a store");
+            tracing::warn!(
+                directory = %aside.display(),
+                "completed an interrupted move of a store; remove its directory when you no longer need it"
+            );
         } else {
             disk.remove_directory(&unfinished)?;
             disk.sync_directory(data)?;

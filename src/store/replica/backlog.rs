@@ -208,7 +208,7 @@ impl Backlog {
             }
             // A file that can't be removed is read at the next start, when its records are confirmed.
             if let Err(error) = self.disk.remove_file(&self.path(file.number)) {
-                tracing::warn!(%error, "could not remove a confirmed backlog file");
+                tracing::warn!(%error, "could not remove a confirmed backlog file; the next start reads it again");
             }
         }
     }

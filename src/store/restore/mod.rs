@@ -229,7 +229,11 @@ impl Drop for DirectoryBuilder {
         }
         (self.inserting, self.database) = (None, None);
         if let Err(error) = self.remove() {
-            tracing::error!(%error, directory = %self.directory.display(), "could not remove the unfinished restore");
+            tracing::error!(
+                %error,
+                directory = %self.directory.display(),
+                "could not remove the unfinished restore; it stays in the directory"
+            );
         }
     }
 }

@@ -54,7 +54,11 @@ impl StagedRestore {
         if self.disk.exists(&self.path())
             && let Err(error) = self.disk.remove_directory(&self.path())
         {
-            tracing::warn!(%error, directory = %self.path().display(), "could not remove the unfinished restore");
+            tracing::warn!(
+                %error,
+                directory = %self.path().display(),
+                "could not remove the unfinished restore; it stays in the directory"
+            );
         }
     }
 }

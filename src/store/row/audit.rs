@@ -7,7 +7,7 @@ use crate::base::time::Timestamp;
 use crate::domain::audit::{Actor, Change, Person};
 use crate::store::schema::Table;
 
-/// A line; its key names account and line.
+/// A line. Row key: account and line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AuditRow {
     /// Time of the change.
@@ -18,7 +18,7 @@ pub struct AuditRow {
     pub change: Change,
 }
 
-/// Number of lines of an account; its key names the account.
+/// Number of lines of an account. Row key: the account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AuditLinesRow {
     /// The number.

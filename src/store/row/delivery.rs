@@ -10,7 +10,7 @@ use crate::domain::event::{EventType, TEST_TYPE};
 use crate::machine::delivery;
 use crate::store::schema::Table;
 
-/// A delivery; its key names account and delivery.
+/// A delivery. Row key: account and delivery.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeliveryRow {
     /// Endpoint of the delivery.
@@ -70,7 +70,7 @@ impl Row for DeliveryRow {
     const TABLE: Table = Table::Deliveries;
 }
 
-/// An attempt; its key names account, delivery and number.
+/// An attempt. Row key: account, delivery and number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttemptRow {
     /// Identifier.

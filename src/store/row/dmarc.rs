@@ -10,7 +10,7 @@ use crate::domain::hostname::DomainName;
 use crate::store::schema::Table;
 use crate::store::schema::dmarc::ReporterKey;
 
-/// A report, or the part of one that belongs to the domain; its key names account, domain and report.
+/// A report, or the part of one that belongs to the domain. Row key: account, domain and report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcReportRow {
     /// Name of the reporting organisation, in its own words.
@@ -39,7 +39,7 @@ impl Row for DmarcReportRow {
     const TABLE: Table = Table::DmarcReports;
 }
 
-/// The reports of one day; its key names account, domain and day.
+/// The reports of one day. Row key: account, domain and day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcDayRow {
     /// Number of reports that are listed but not counted.
@@ -93,8 +93,8 @@ impl ReporterDay {
     }
 }
 
-/// The messages of one day, network and reporter; its key names them with account and domain. It has none if they are
-/// counted with those of other networks.
+/// The messages of one day, network and reporter. Row key: account, domain, day, network and reporter. It has none if
+/// they are counted with those of other networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcCountsRow {
     /// Message counts by evaluation.
@@ -118,7 +118,7 @@ impl DmarcCountsRow {
     }
 }
 
-/// A source of a domain's mail; its key names account, domain and network.
+/// A source of a domain's mail. Row key: account, domain and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcSourceRow {
     /// The first day on which a report named the source.
@@ -133,7 +133,7 @@ impl Row for DmarcSourceRow {
     const TABLE: Table = Table::DmarcSources;
 }
 
-/// The mark of a source, as in its [`DmarcSourceRow`]; its key names account, domain and network.
+/// The mark of a source, as in its [`DmarcSourceRow`]. Row key: account, domain and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcMarkRow {
     /// Whether the account has confirmed the source as its own.
@@ -144,7 +144,7 @@ impl Row for DmarcMarkRow {
     const TABLE: Table = Table::DmarcMarks;
 }
 
-/// A reporter of a domain; its key names account, domain and reporter.
+/// A reporter of a domain. Row key: account, domain and reporter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcReporterRow {
     /// Name of the reporter, in its own words.
@@ -189,7 +189,7 @@ pub struct DmarcSourceSums {
     pub last_day: u32,
 }
 
-/// The sums of some days of a domain; its key names account, domain and the first day. They can be added up again from
+/// The sums of some days of a domain. Row key: account, domain and the first day. They can be added up again from
 /// [`Table::DmarcCounts`] at any time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcSumsRow {

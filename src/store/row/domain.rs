@@ -15,7 +15,7 @@ use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, Reco
 use crate::domain::stream::Stream;
 use crate::store::schema::Table;
 
-/// A domain; its key names account and domain.
+/// A domain. Row key: account and domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DomainRow {
     /// Name.

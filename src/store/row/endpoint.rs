@@ -10,7 +10,7 @@ use crate::domain::event::EventType;
 use crate::machine::endpoint;
 use crate::store::schema::Table;
 
-/// An endpoint; its key names account and endpoint.
+/// An endpoint. Row key: account and endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EndpointRow {
     /// URL to which events are posted.

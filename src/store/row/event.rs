@@ -7,7 +7,7 @@ use crate::base::id::MessageId;
 use crate::domain::event::EventType;
 use crate::store::schema::Table;
 
-/// An entry of the event log; its key names account and event.
+/// An entry of the event log. Row key: account and event.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct EventLogRow {
     /// The message whose timeline has the bytes.
@@ -20,7 +20,7 @@ impl Row for EventLogRow {
     const TABLE: Table = Table::EventLog;
 }
 
-/// An entry of the event log by type; its key names account, type and event.
+/// An entry of the event log by type. Row key: account, type and event.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct EventOfTypeRow {
     /// The message whose timeline has the bytes.

@@ -1,4 +1,4 @@
-//! The OpenID Connect identity of a user; its key is the user's.
+//! The OpenID Connect identity of a user. Row key: that of the user.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! A pause: an account's mail for one site waits until it is resumed; its key names both.
+//! A pause: an account's mail for one site waits until it is resumed. Row key: account and site.
 
 use serde::{Deserialize, Serialize};
 

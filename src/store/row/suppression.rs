@@ -53,7 +53,7 @@ impl FromStr for SuppressionReason {
     }
 }
 
-/// A suppression; its key names account and address.
+/// A suppression. Row key: account and address.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SuppressionRow {
     /// Identifier.

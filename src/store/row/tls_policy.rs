@@ -9,7 +9,7 @@ use crate::smtp::mta_sts::StsPolicy;
 use crate::smtp::tls_policy::TlsFault;
 use crate::store::schema::Table;
 
-/// The last policy fetched from a domain; its key is the domain's digest.
+/// The last policy fetched from a domain. Row key: the domain's digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StsPolicyRow {
     /// Domain of the policy.
@@ -54,7 +54,7 @@ impl PolicyType {
     }
 }
 
-/// The sessions of one UTC day with one domain under one policy; its key names all three (RFC 8460 4.1).
+/// The sessions of one UTC day with one domain under one policy (RFC 8460 4.1). Row key: day, domain and policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsReportRow {
     /// The domain.
@@ -93,7 +93,7 @@ pub struct FailureDetail {
     pub sessions: u64,
 }
 
-/// Number of rows of a day; its key is the day.
+/// Number of rows of a day. Row key: the day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsReportDayRow {
     /// Rows of [`Table::TlsReports`].

@@ -19,7 +19,7 @@ impl Row for OutstandingRow {
     const TABLE: Table = Table::Outstanding;
 }
 
-/// The active API keys of an account. The row's key is the account's identifier.
+/// The active API keys of an account. Row key: the account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveKeysRow {
     /// The keys. Expired ones are dropped when the next key is created.
@@ -46,7 +46,7 @@ impl Row for ActiveKeysRow {
     const TABLE: Table = Table::ActiveKeys;
 }
 
-/// The number of an account's suppressions, including those of an unfinished import; its key names the account.
+/// The number of an account's suppressions, including those of an unfinished import. Row key: the account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuppressionCountRow {
     /// The number.
@@ -57,7 +57,7 @@ impl Row for SuppressionCountRow {
     const TABLE: Table = Table::SuppressionCounts;
 }
 
-/// The bytes of an account's stored message content; its key names the account.
+/// The bytes of an account's stored message content. Row key: the account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredContentRow {
     /// The bytes.
@@ -68,7 +68,7 @@ impl Row for StoredContentRow {
     const TABLE: Table = Table::StoredContent;
 }
 
-/// The bytes of an account's message content in one bucket; its key names bucket and account.
+/// The bytes of an account's message content in one bucket. Row key: bucket and account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredInBucketRow {
     /// The bytes.

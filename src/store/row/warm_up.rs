@@ -1,4 +1,4 @@
-//! Number of messages that a relay in warm-up has delivered to a site today; its key names both.
+//! Number of messages that a relay in warm-up has delivered to a site today. Row key: relay and site.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,7 @@ impl World {
         all.iter().filter(|network| **network != SourceNetwork::Other).count()
     }
 
-    /// Returns how many of these networks have counts of their own.
+    /// Returns the number of these networks that have separate counts.
     fn listed_of(&self, wanted: &[SourceNetwork]) -> usize {
         wanted.iter().filter(|network| self.messages_of(**network) > 0).count()
     }

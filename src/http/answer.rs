@@ -38,7 +38,7 @@ impl Answer {
         match serde_json::to_vec(value) {
             Ok(bytes) => Self::json_bytes(status, bytes),
             Err(error) => {
-                tracing::error!(%error, "could not write an answer as JSON");
+                tracing::error!(%error, "could not write an answer as JSON; answering 500");
                 Self::json_bytes(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     Bytes::from_static(b"{\"message\":\"Internal error. Try again.\",\"code\":\"internal\"}"),

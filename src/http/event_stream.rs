@@ -68,7 +68,7 @@ impl Body for EventStream {
 
 async fn step(mut stream: StreamState) -> StreamStep {
     let update = stream.follower.next().await.map_err(|error| {
-        tracing::error!(%error, "event stream failed because of the store");
+        tracing::error!(%error, "event stream failed because of the store; its client can reconnect");
         io::Error::other("the store failed")
     })?;
     if !(stream.is_allowed)() {

@@ -324,7 +324,7 @@ impl<S: Authenticator> Serve for HttpService<S> {
         let context =
             RequestContext { head, body, connection, client, request_id, for_people, service, admission, asker };
         let outcome = caught(self.answer(found, context)).await.unwrap_or_else(|_| {
-            tracing::error!(request_id = &**request_id, route, "handler panicked");
+            tracing::error!(request_id = &**request_id, route, "handler panicked; answering 500");
             Err(ApiError::Internal)
         });
         let is_too_large = matches!(outcome, Err(ApiError::PayloadTooLarge(_)));

@@ -84,7 +84,11 @@ impl Api {
         self.engine.content(account, record, use_it).await.map_err(|error| match error {
             // The store works; only this message is unreadable.
             StoreError::Content(fault) => {
-                tracing::error!(message_id = %record.id, fault, "could not read the content of a message");
+                tracing::error!(
+                    message_id = %record.id,
+                    fault,
+                    "could not read the content of a message; the request failed"
+                );
                 ApiError::Internal
             }
             error => error.into(),

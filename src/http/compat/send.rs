@@ -104,7 +104,7 @@ pub(super) fn inactive(address: &str) -> String {
 /// Fails if the stored answer is malformed.
 pub(super) fn receipt(answer: &[u8]) -> Result<Receipt, ApiError> {
     serde_json::from_slice(answer).map_err(|error| {
-        tracing::error!(%error, "could not read a stored answer");
+        tracing::error!(%error, "could not read a stored answer; answering 500");
         ApiError::Internal
     })
 }

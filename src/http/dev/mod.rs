@@ -48,7 +48,10 @@ impl Dev {
         self.capture.find_accounts(Box::new(move |message| {
             let found = engine.upgrade()?.account_of_message(message);
             found.unwrap_or_else(|error| {
-                tracing::error!(%error, "could not look up the account of captured mail");
+                tracing::error!(
+                    %error,
+                    "could not look up the account of captured mail; the mail is listed without it"
+                );
                 None
             })
         }));
@@ -93,7 +96,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let done = api.engine.blocking(OPERATOR, work).await?;
     done.map_err(|error| {
-        tracing::error!(%error, "could not read captured mail");
+        tracing::error!(%error, "could not read captured mail; the request failed");
         ApiError::Internal
     })
 }
@@ -130,7 +133,7 @@ async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
         Ok(Ok(moved)) => Ok(Answer::json(StatusCode::OK, &AdvancedClock { now: moved.now, fired: moved.fired })),
         Ok(Err(AdvanceError::Store(_))) => Err(ApiError::StorageFailed),
         Ok(Err(AdvanceError::File(error))) => {
-            tracing::error!(%error, "could not advance the virtual clock");
+            tracing::error!(%error, "could not advance the virtual clock; the request failed");
             Err(ApiError::Internal)
         }
         Err(_) => Err(ApiError::Internal),

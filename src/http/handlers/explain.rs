@@ -1,4 +1,4 @@
-//! Explains the header section of a test mail (deliverability 4). Nothing is stored.
+//! Explains the header section of a test mail (contract 14.3). Nothing is stored.
 
 use hyper::StatusCode;
 

@@ -112,7 +112,7 @@ impl Listing {
     ) -> Result<Answer, ApiError> {
         let rows: Result<Vec<_>, _> = rows.map(|row| serde_json::to_vec(&row)).collect();
         let rows = rows.map_err(|error| {
-            tracing::error!(%error, "could not write a list as JSON");
+            tracing::error!(%error, "could not write a list as JSON; answering 500");
             ApiError::Internal
         })?;
         Ok(self.answer_with(&rows, next, members))

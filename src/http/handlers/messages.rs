@@ -150,7 +150,7 @@ pub(in crate::http) fn with_quota_of(api: &Api, caller: &Caller, answer: Answer)
     }
 }
 
-/// Returns why an address is suppressed, and since when.
+/// Returns the reason and the time of an address's suppression.
 fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<String, ApiError> {
     let key = schema::named(caller.account, match_key.as_bytes());
     let row = suppression::find(&api.engine.store.snapshot()?, caller.account, &key)?;
@@ -246,7 +246,7 @@ pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageR
     let events = api.engine.timeline(account, record.id)?;
     let view = MessageView::alone(record, content.as_ref(), api.engine.clock.time().expiry);
     view.with_events(&events).map_err(|error| {
-        tracing::error!(%error, "could not write a message as JSON");
+        tracing::error!(%error, "could not write a message as JSON; answering 500");
         ApiError::Internal
     })
 }

@@ -1,4 +1,4 @@
-//! The answers of receiving providers (deliverability 4).
+//! The answers of receiving providers (contract 14.3).
 
 use hyper::StatusCode;
 

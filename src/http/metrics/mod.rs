@@ -59,7 +59,7 @@ impl MetricsService {
         match written.await {
             Ok(Ok(text)) => answer(StatusCode::OK, exposition::MEDIA_TYPE, text),
             Ok(Err(error)) => {
-                tracing::error!(%error, "could not read the metrics");
+                tracing::error!(%error, "could not read the metrics; the scrape failed");
                 plain(StatusCode::SERVICE_UNAVAILABLE)
             }
             Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),

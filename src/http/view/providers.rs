@@ -1,4 +1,4 @@
-//! The answers of receiving providers, as `GET /v1/providers` returns them (deliverability 4).
+//! The answers of receiving providers, as `GET /v1/providers` returns them (contract 14.3).
 
 use serde::Serialize;
 

@@ -116,7 +116,8 @@ impl ConnectionPlaces {
 }
 
 impl OpenConnection {
-    /// Returns how dispensable the connection is, and since when; `None` while a request is in flight.
+    /// Returns the reason for which the connection may be closed, and the time since which it applies; `None` while a
+    /// request is in flight.
     fn dispensable(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
         match self.activity.get() {
             Some(activity) => activity.dispensable(now),

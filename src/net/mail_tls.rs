@@ -68,7 +68,7 @@ impl MailTls {
         })
     }
 
-    /// Returns how the server's identity was proven. A certificate that verifies for its name is reported as such under
+    /// Returns the proof of the server's identity. A certificate that verifies for its name is reported as such under
     /// any policy.
     fn authenticated(
         &self,

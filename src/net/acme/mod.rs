@@ -195,7 +195,7 @@ impl Acme {
             }
         }
         if let Err(error) = self.vault.make().and_then(|()| self.vault.keep_status(&status)) {
-            tracing::error!(%error, "could not write the folder acme of the data directory");
+            tracing::error!(%error, "could not write the folder acme of the data directory; retrying later");
             // An order that was not saved can't be resumed.
             tokio::time::sleep(LOOK).await;
         }
@@ -215,7 +215,11 @@ impl Acme {
                 return Some(left_out);
             }
             let Err(fault) = self.issue(&proven, way).await else { return Some(left_out) };
-            tracing::warn!(why = fault.why, ?proven, "ACME order for the remaining names also failed");
+            tracing::warn!(
+                why = fault.why,
+                ?proven,
+                "ACME order for the remaining names also failed; trying fewer names, or all later"
+            );
             // An authority may end an order at the first name that fails, without checking the next.
             let before = left_out.len();
             left_out.extend(fault.unproven.into_iter().filter(|name| proven.contains(name)));

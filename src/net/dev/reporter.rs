@@ -104,7 +104,12 @@ impl Reporter {
                 if outcome.as_ref().is_some_and(is_taken) {
                     return;
                 }
-                tracing::warn!(?kind, ?outcome, tries_left, "the simulator's report was not accepted");
+                tracing::warn!(
+                    ?kind,
+                    ?outcome,
+                    tries_left,
+                    "the simulator's report was not accepted; trying again while tries are left"
+                );
                 tokio::time::sleep(PAUSE).await;
             }
         });

@@ -231,7 +231,8 @@ impl HostAnswer {
         (addresses_in(&self.v4.answer), addresses_in(&self.v6.answer))
     }
 
-    /// Returns why some addresses may be missing. A lookup that was not made comes first, since it can be repeated.
+    /// Returns the reason why some addresses may be missing. A lookup that was not made comes first, since it can be
+    /// repeated.
     fn unknown(&self) -> Option<&Unknown> {
         let both = [&self.v4, &self.v6].into_iter().filter_map(|result| match &result.answer {
             Answer::Unknown(unknown) => Some(unknown),
@@ -255,7 +256,7 @@ impl HostAnswer {
     }
 }
 
-/// Returns the records of an answer, or why there are none.
+/// Returns the records of an answer, or the reason why there are none.
 fn facts(answer: Answer) -> Result<Arc<[RecordData]>, LookupFailure> {
     match answer {
         Answer::Found(facts) => Ok(facts),

@@ -228,7 +228,7 @@ impl Acceptor {
                 accepted = self.listener.accept(), if connections.len() < most => match accepted {
                     Ok((stream, peer)) => self.admit(stream, peer, &mut connections),
                     Err(error) => {
-                        tracing::warn!(%error, "could not accept a connection");
+                        tracing::warn!(%error, "could not accept a connection; retrying shortly");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },

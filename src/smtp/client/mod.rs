@@ -108,12 +108,12 @@ impl Client {
         &self.out
     }
 
-    /// Returns how the connection is secured, or `None` in the clear.
+    /// Returns the security of the connection; `None` if it is unencrypted.
     pub const fn tls(&self) -> Option<&TlsFacts> {
         self.tls.as_ref()
     }
 
-    /// Returns why the connection is in clear text, if it is.
+    /// Returns the reason why the connection is unencrypted, if it is.
     pub const fn fault_of_clear_text(&self) -> TlsFault {
         if self.capabilities.starttls { TlsFault::ValidationFailure } else { TlsFault::StartTlsNotSupported }
     }

@@ -149,7 +149,7 @@ fn decoded(line: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Error: the bytes are not an SMTP reply, or too many for one.
+/// Error: the bytes are not an SMTP reply, or exceed its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableReply {
     /// A line exceeds its limit.

@@ -1,5 +1,5 @@
 //! Rate limits per receiver, and actions requested by its answers: `data/shaping.toml`, with an operator's file on top.
-//! Read once at start by `app`; the engine's destination queues obey it.
+//! `app` reads it once at start, and the engine's destination queues follow it.
 //!
 //! It only sets limits. Whether a message is delivered, deferred or bounced is decided by the rules in `bounces.toml`.
 

@@ -127,7 +127,7 @@ impl MailHandler for CapturingHandler {
                     Answer::new(250, "2.0.0", format!("Ok: captured as {id}"))
                 }
                 Err(error) => {
-                    tracing::error!(%error, "could not capture a message");
+                    tracing::error!(%error, "could not capture a message; the sender will retry");
                     Answer::new(451, "4.3.0", "The message could not be stored, try again later")
                 }
             };

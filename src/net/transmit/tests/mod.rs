@@ -256,7 +256,7 @@ async fn the_reason_of_a_disconnect_during_the_message_is_read() {
 }
 
 /// Sends one message over STARTTLS under this requirement, with the certificate for [`NAME`] trusted or not. Returns
-/// how the server was authenticated, or how the session failed.
+/// the authentication of the server, or the failure of the session.
 async fn secured_as(requirement: impl Fn(&[u8]) -> TlsRequirement, trust: Trust) -> Result<Authenticated, Ending> {
     let (listener, mut target) = listener().await;
     let (pem, acceptor) = certificate();

@@ -113,7 +113,7 @@ impl DataReader {
         self.refuse(DataRefusal::NoMemory);
     }
 
-    /// Returns the message, or why it is refused.
+    /// Returns the message, or the reason for which it is refused.
     pub(super) fn finish(self) -> Result<Vec<u8>, DataRefusal> {
         match self.fault {
             None => Ok(self.message.into_bytes()),

@@ -19,7 +19,7 @@ use crate::store::error::StoreError;
 pub(super) async fn begin_run(engine: &Engine) -> Result<RunMarker, StoreError> {
     let marker = RunMarker::place(engine.store.directory());
     if let Some(seen) = marker.left_behind() {
-        tracing::warn!("the last run of the service did not end cleanly");
+        tracing::warn!("the last run of the service did not end cleanly; raising an alert");
         engine.note_unclean_stop(seen).await?;
     }
     Ok(marker)

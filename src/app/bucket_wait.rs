@@ -19,7 +19,7 @@ use crate::http::standby::StandbyService;
 use crate::net::entropy::OsEntropy;
 use crate::net::http_listener::HttpServer;
 
-/// Wait after which the reports name the command that goes on without the bucket.
+/// Wait after which the reports name the command that continues without the bucket.
 const NAME_WAY_OUT: Duration = Duration::from_secs(60);
 
 /// The reports of a waiting start or claim.
@@ -96,7 +96,12 @@ impl<'a> BucketWait<'a> {
         let mut socket = HttpServer::new(Arc::new(service), settings::http_limits(config));
         match socket.listen_unix(&directory.join(SOCKET_NAME)) {
             Ok(()) => self.socket = Some(socket),
-            Err(error) => tracing::warn!(%error, "could not open {SOCKET_NAME} while waiting for the bucket"),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "could not open {SOCKET_NAME} while waiting for the bucket; commands get no answer"
+                )
+            }
         }
     }
 

@@ -253,18 +253,18 @@ impl Daemon {
             // Stop the metrics last, so that the shutdown can be monitored.
             metrics.shut_down().await;
             if !finished {
-                tracing::warn!("connections aborted after the grace period");
+                tracing::warn!("HTTP connections aborted after the grace period; their clients may repeat requests");
             }
             if let Some(Ok(Err(error))) = pumped {
-                tracing::error!(%error, "dispatcher ended early");
+                tracing::error!(%error, "dispatcher ended early; due work continues after the restart");
             }
         };
         if tokio::time::timeout(grace, wire).await.is_err() {
-            tracing::warn!("in-flight work aborted after the grace period");
+            tracing::warn!("in-flight work aborted after the grace period; it is repeated after the restart");
         }
         // No process listens on the socket any more, and the lock excludes a new one.
         if let Err(error) = std::fs::remove_file(engine.store.directory().join(SOCKET_NAME)) {
-            tracing::warn!(%error, "could not remove {SOCKET_NAME}");
+            tracing::warn!(%error, "could not remove {SOCKET_NAME}; the next start replaces it");
         }
         let left = || grace.saturating_sub(began.elapsed()).max(LAST_WORDS);
         replication::close(&engine, left()).await;
@@ -291,7 +291,9 @@ fn announce(reason: &Reason, engine: Arc<Engine>, replica: Option<&Active>) -> i
     async move {
         let Some(holder) = deposed_by else { return };
         if tokio::time::timeout(GRACE, engine.announce_deposition(&holder)).await.is_err() {
-            tracing::warn!("notices that this machine was deposed were aborted after the grace period");
+            tracing::warn!(
+                "notices of the deposition were aborted after the grace period; the operator is not notified"
+            );
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn start(log: &Log) {
         LEVEL.get_or_init(|| {
             Box::new(move |level| {
                 if let Err(error) = handle.reload(filter_of(level)) {
-                    tracing::error!(%error, "could not change the log level");
+                    tracing::error!(%error, "could not change the log level; keeping the current one");
                 }
             })
         });

@@ -249,7 +249,7 @@ impl Claim {
         ReplicaStart { confirmed: self.joined.claim, backlog_bytes_max: self.backlog_bytes, sync: self.sync }
     }
 
-    /// Returns how long the previous holder of the log may still send mail.
+    /// Returns the time for which the previous holder of the log may still send mail.
     pub(super) fn wait(&self) -> Duration {
         self.joined.wait()
     }

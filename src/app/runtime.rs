@@ -68,7 +68,7 @@ async fn return_freed_memory() {
 pub(super) fn forbid_dumps() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "could not disable core dumps");
+        tracing::warn!(%error, "could not disable core dumps; a crash may write secrets to disk");
     }
 }
 

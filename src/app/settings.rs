@@ -67,8 +67,8 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// Returns how background work lowers its priority. In `dev`, tests wait for the keys of new domains, and
-    /// nobody's mail waits for them.
+    /// Returns the way in which background work lowers its priority. In `dev`, tests wait for the keys of new domains,
+    /// and other mail does not wait for them.
     fn lower_priority(self) -> fn() {
         match self {
             Self::Serve => super::runtime::lower_priority,

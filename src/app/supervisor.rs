@@ -21,7 +21,7 @@ pub(super) fn ready() {
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify_systemd(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "could not notify systemd"),
+        Err(error) => tracing::warn!(%error, "could not notify systemd; it may restart the service"),
     }
 }
 
@@ -111,6 +111,6 @@ pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {
 
 fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "could not notify systemd");
+        tracing::warn!(%error, "could not notify systemd; it may restart the service");
     }
 }

@@ -123,7 +123,7 @@ pub enum Progress {
     Running,
 }
 
-/// Returns how to answer a request with this `body_hash` at `now`: the effect of [`Input::Requested`].
+/// Returns the answer to a request with this `body_hash` at `now`: the effect of [`Input::Requested`].
 pub fn judge(binding: Option<Binding>, progress: Progress, body_hash: [u8; 32], now: Timestamp) -> Effect {
     match State::of(binding, progress, now) {
         State::Free => Effect::Process,

@@ -29,7 +29,7 @@ impl UnassignedMessages {
         if self.reads_again { None } else { self.spilled.begin_reading() }
     }
 
-    /// Ends a read; `rest` is still only in the store. Returns when to read again.
+    /// Ends a read; `rest` is still only in the store. Returns the time of the next read.
     pub fn end_reading(&mut self, rest: Option<Spill>, now: Timestamp) -> Option<Timestamp> {
         let again = std::mem::take(&mut self.reads_again).then_some(now);
         let reads_at = self.spilled.end_reading(rest);

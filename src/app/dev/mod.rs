@@ -51,7 +51,7 @@ pub fn run(options: &DevOptions) -> Result<Exit, CliError> {
     let lock = DirectoryLock::take(&directory)?;
     let exit = runtime::run(serve(options, &directory, lock));
     if temporary && let Err(error) = fs::remove_dir_all(&directory) {
-        tracing::warn!(%error, "could not remove the temporary data directory");
+        tracing::warn!(%error, "could not remove the temporary data directory; remove it manually");
     }
     exit
 }

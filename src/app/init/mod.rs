@@ -287,7 +287,10 @@ fn failed(error: &dyn std::fmt::Display) -> CliError {
 /// Removes an unfinished store, so that `init` can be run again.
 fn clear(directory: &Path) {
     for what in Store::remove_unfinished(directory) {
-        tracing::warn!(error = %what, "could not remove a part of the unfinished store");
+        tracing::warn!(
+            error = %what,
+            "could not remove a part of the unfinished store; remove it before the next init"
+        );
     }
 }
 

@@ -10,7 +10,7 @@ use super::plan::{Action, FaultClass, Plan};
 use super::world::{Progress, Submission, Taken, World};
 use crate::store::single_threaded::{DiskFault, Rng};
 
-/// Time within which a prompt site has a message (contract 4).
+/// Time within which a prompt site has a message (contract 10.4).
 const HAND_OVER: Duration = Duration::from_secs(5);
 /// Time within which a prompt site is used for a waiting message while permits are free: a lookup and a few commits.
 const START: Duration = Duration::from_millis(250);

@@ -163,7 +163,10 @@ impl Following<'_> {
         }
         if self.options.discard {
             let aside = set_aside(&self.world.replica, directory).map_err(|error| cannot_join(&error))?;
-            tracing::warn!(directory = %aside.display(), "moved a store that continued without the bucket");
+            tracing::warn!(
+                directory = %aside.display(),
+                "moved a store that continued without the bucket; beginning with the newest base"
+            );
             return Ok(false);
         }
         tracing::warn!(
@@ -290,7 +293,12 @@ impl Following<'_> {
             && self.options.discard
         {
             let (from, to, aside) = (*from, *to, open.discard()?);
-            tracing::warn!(from, to, directory = %aside.display(), "moved a store with batches that the log lacks");
+            tracing::warn!(
+                from,
+                to,
+                directory = %aside.display(),
+                "moved a store with batches that the log lacks; beginning with the newest base"
+            );
             return Ok(RoundResult::Applied);
         }
         let own = open.owns_log();

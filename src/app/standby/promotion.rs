@@ -52,7 +52,8 @@ impl AcceptedPromotion {
 }
 
 impl Following<'_> {
-    /// Checks whether the log may be claimed. Returns how following ends if it may; otherwise answers with the reason.
+    /// Checks whether the log may be claimed. Returns the end of following if a promotion is allowed. Otherwise answers
+    /// with the reason.
     pub(super) fn promote(
         &self,
         (wanted, answer): Promotion,

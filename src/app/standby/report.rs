@@ -1,4 +1,4 @@
-//! The status of a standby: its position, and the failures after which it goes on.
+//! The status of a standby: its position, and the failures after which it continues.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -297,7 +297,7 @@ impl Destination {
         }
     }
 
-    /// Returns how long the next message must wait for the rate limit.
+    /// Returns the time for which the next message must wait for the rate limit.
     fn spacing_wait(&mut self, moment: Moment) -> Duration {
         self.slower = self.slower.filter(|(_, until)| *until > moment.wall);
         let spacings = self.messages.iter().chain(self.slower.as_ref().map(|(spacing, _)| spacing));

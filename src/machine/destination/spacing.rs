@@ -19,7 +19,7 @@ impl Spacing {
         Self { interval: Duration::from_secs(60) / count.max(1), next: None }
     }
 
-    /// Returns how long the next one must wait.
+    /// Returns the time for which the next one must wait.
     pub(super) fn wait(&self, now: Duration) -> Duration {
         let burst = BURST.saturating_sub(self.interval);
         self.next.map_or(Duration::ZERO, |next| next.saturating_sub(now + burst))

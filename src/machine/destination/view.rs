@@ -76,7 +76,7 @@ impl Destination {
         self.kept.saturating_sub(self.slots.len() - self.slots.connected())
     }
 
-    /// Returns when the next message may start, if that is known.
+    /// Returns the time at which the next message may start, if it is known.
     pub const fn next_wake(&self) -> Option<Duration> {
         self.turn_at
     }

@@ -215,8 +215,8 @@ impl LeaseState {
         }
     }
 
-    /// Returns when to request the next confirmation; `asked_at` is the time of the last request. With work this is
-    /// every half lease. With automatic failover an idle owner also confirms every third of a lease.
+    /// Returns the time of the next request for a confirmation; `asked_at` is the time of the last request. With work
+    /// this is every half lease. With automatic failover an idle owner also confirms every third of a lease.
     pub fn next_confirmation(&self, asked_at: Duration, has_work: bool, rules: &LeaseRules) -> Option<Duration> {
         match self {
             Self::Unconfirmed => Some(asked_at + rules.lease / 2),

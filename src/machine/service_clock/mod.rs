@@ -286,7 +286,7 @@ impl State {
         Next::unchanged(Self { service, gained, ..ran_on })
     }
 
-    /// Returns why the last reading of the wall clock can't be followed.
+    /// Returns the reason why the last reading of the wall clock can't be followed.
     fn cause_of_doubt(&self) -> Option<Cause> {
         let wall = self.last.wall;
         if wall > self.service + DIFFERENCE_MAX {

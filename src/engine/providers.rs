@@ -25,8 +25,8 @@ const DAY_HOURS: u32 = 24;
 const EVENTS_OF_PROVIDER: usize = 200;
 /// Events that are read at once.
 const EVENTS_PAGE: usize = 1_000;
-/// Maximum newest bounces, and as many deferrals, among which those of quiet providers are found. Most of them belong
-/// to busy providers, and only their messages are read: about 5 microseconds each.
+/// Maximum number of newest bounces, and of newest deferrals, that are searched for those of quiet providers. Most of
+/// them belong to busy providers, and only their messages are read: about 5 microseconds each.
 const EVENTS_READ: usize = 20_000;
 /// Maximum number of answers shown for a provider.
 const ANSWERS_MAX: usize = 5;

@@ -44,8 +44,9 @@ struct Retry {
     at: Duration,
     /// The wait before it.
     wait: Duration,
-    /// The recoveries of the log before the failure, if the next one allows an earlier try: then the bucket failed as a
-    /// whole, and not only for collection. That try is made once, so that an unsteady bucket isn't listed every second.
+    /// Number of the log's recoveries before the failure. After the next recovery the collection is tried early,
+    /// because the bucket had failed as a whole. `None` after that try, so that an unsteady bucket isn't listed every
+    /// second.
     recoveries: Option<u64>,
 }
 

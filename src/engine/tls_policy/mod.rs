@@ -1,9 +1,9 @@
 //! TLS policy of a receiving domain, for each server: DANE before MTA-STS before opportunistic TLS (contract 6).
 //!
-//! Read at every attempt. MTA-STS policies come from the store. They are fetched if the domain announces a new one or
-//! the last fetch is a day old ([`cache`]). TLSA records come from the resolver's cache. The store counts the results
-//! of sessions (RFC 8460). A policy is never relaxed here: a server that does not meet it is skipped, and a message
-//! without a suitable server waits.
+//! It is read at every attempt. MTA-STS policies come from the store. They are fetched if the domain announces a new
+//! one or the last fetch is a day old ([`cache`]). TLSA records come from the resolver's cache. The store counts the
+//! results of sessions (RFC 8460). A policy is never relaxed here: a server that does not meet it is skipped, and a
+//! message without a suitable server waits.
 
 mod cache;
 #[cfg(test)]

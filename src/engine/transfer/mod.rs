@@ -92,10 +92,10 @@ pub(super) struct Shared {
     leases: Leases,
     /// Maximum number of connections to mail servers.
     connections: FairSemaphore,
-    /// The share of them for sites that have not accepted a message since their last failure. So any number of silent
-    /// servers leave permits for servers that are known to answer.
+    /// Permits for connections to sites that have not accepted a message since their last failure. So any number of
+    /// silent servers leave permits for servers that are known to answer.
     unproven: FairSemaphore,
-    /// The few of those for sites that were silent.
+    /// Permits for connections to sites that were silent. They are few.
     silent: FairSemaphore,
     /// Memory for the bodies of messages in flight, in KiB, so that slow servers use a bounded amount.
     bodies: FairSemaphore,

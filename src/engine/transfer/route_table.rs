@@ -223,8 +223,8 @@ impl RouteTable {
         Some((domain, claim))
     }
 
-    /// Returns whether the result of an account's lookup is the domain's. A lookup that was impossible decides nothing
-    /// while other accounts have theirs, and a late one does not replace a result.
+    /// Returns whether the result of an account's lookup becomes the domain's. A lookup that was impossible decides
+    /// nothing while other accounts have theirs, and a late one does not replace a result.
     pub(super) fn decides(&mut self, domain: &DomainName, claim: &Claim, found: &Result<Site, RouteFailure>) -> bool {
         match self.entries.get_mut(domain) {
             Some(Entry::Asked(asked)) => {

@@ -1,4 +1,4 @@
-//! Migration of a store of an earlier format when it is opened (contract 8 "Running").
+//! Migration of a store of an earlier format when it is opened (contract 8).
 //!
 //! Every format except the first has one [`Step`] from the format before it: a function of one row. All necessary steps
 //! run in one pass. It copies the database row by row into a new file, in transactions of bounded size, and then

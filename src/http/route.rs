@@ -219,7 +219,7 @@ impl<C> Call<C> {
     }
 
     /// Parses the body as a strict JSON object. Query parameters, which requests with a body must not have, become
-    /// members that [`Fields`] refuses together with the faults of the body (contract 1).
+    /// members that [`Fields`] refuses together with the errors of the body (contract 1).
     ///
     /// # Errors
     /// [`ApiError::InvalidJson`].

@@ -1,4 +1,4 @@
-//! Compatible APIs for clients of other services (adoption contract C): the paths, fields and errors of Resend and
+//! Compatible APIs for clients of other services (contract 12.3): the paths, fields and errors of Resend and
 //! Postmark, on top of this API's own submission.
 //!
 //! Each compatible API is a codec. It reads the foreign body into a [`client_message::MessageDraft`]. The draft

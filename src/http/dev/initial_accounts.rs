@@ -50,8 +50,8 @@ impl FixedAccount {
         Self { ids, rows, format: FORMAT }
     }
 
-    /// Returns the rows that still belong to the account's objects `ids`, without webhooks. If some objects are others
-    /// than before, because they were deleted and created again, the rows of before would contradict them.
+    /// Returns the rows that still belong to the account's objects `ids`, without webhooks. If some objects were
+    /// deleted and created again, the earlier rows would contradict them.
     fn rows_for(self, ids: &GivenIds) -> Vec<RawRow> {
         let is_same = (&self.ids.keys, &self.ids.domains, &self.ids.users) == (&ids.keys, &ids.domains, &ids.users);
         let is_kept = |row: &RawRow| is_same && self.format == FORMAT && !row.is_of(Table::Endpoints);

@@ -1,4 +1,4 @@
-//! Liveness and readiness of the process (contract 8, Running).
+//! Liveness and readiness of the process (contract 8).
 
 use hyper::StatusCode;
 

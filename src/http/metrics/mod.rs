@@ -1,5 +1,5 @@
 //! `GET /metrics` in OpenMetrics format, on a separate listener over plain http without a key: it is for the machine's
-//! own network (contract 8 "Running").
+//! own network (contract 8).
 //!
 //! `app` creates the service and the listener. A scrape reads counters, file system sizes and a limited number of rows;
 //! it never scans the store.

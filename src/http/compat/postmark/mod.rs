@@ -1,5 +1,5 @@
 //! Postmark's paths: sending one email or a list, and message details. Templates and bulk sends are rejected with an
-//! explanation (adoption contract C3).
+//! explanation (contract 12.3).
 
 mod details;
 mod email;

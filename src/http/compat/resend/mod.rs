@@ -1,4 +1,4 @@
-//! Resend's paths: sending one email or a list, showing one, and canceling it (adoption contract C2).
+//! Resend's paths: sending one email or a list, showing one, and canceling it (contract 12.3).
 
 mod email;
 mod shown_email;

@@ -1,4 +1,4 @@
-//! Tests of Postmark's emails: accepted members, rejected members, and message details (adoption contract C3).
+//! Tests of Postmark's emails: accepted members, rejected members, and message details (contract 12.3).
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Tests of Resend's emails: accepted members, rejected members, and the view of a message (adoption contract C2).
+//! Tests of Resend's emails: accepted members, rejected members, and the view of a message (contract 12.3).
 
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! TLS material: certificates and keys from PEM files, trusted roots, and the crypto provider.
 //!
-//! Used at start and at every reload by listeners and clients. It holds no state. Every error names the file, the
+//! Listeners and clients use it at start and at every reload. It holds no state. Every error names the file, the
 //! problem and the remedy.
 
 use std::path::Path;

@@ -57,7 +57,7 @@ use crate::net::tls_settings::PresentedCertificate;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
-/// Maximum wait for work in flight at a stop (contract 8 "Running").
+/// Maximum wait for work in flight at a stop (contract 8).
 const GRACE: Duration = Duration::from_secs(30);
 /// Time to answer waiting callers after the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);

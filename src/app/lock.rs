@@ -1,4 +1,4 @@
-//! One daemon for each data directory (contract 8 "Running"): a locked file with the holder's process ID.
+//! One daemon for each data directory (contract 8): a locked file with the holder's process ID.
 //!
 //! A second daemon exits immediately if the first is alive. A lock without a living holder, left for a moment by a
 //! killed process, is waited for.

@@ -1,8 +1,8 @@
 //! The configuration of the process, in one TOML file (contract 8). Accounts, keys, domains and webhooks are only in
 //! the store.
 //!
-//! Read at start and at a reload. All values of a [`Config`] are checked. Every error is reported at once, with its
-//! line and column or its environment variable.
+//! It is read at start and at a reload. All values of a [`Config`] are checked. Every error is reported at once, with
+//! its line and column or its environment variable.
 
 mod alerts;
 mod changes;

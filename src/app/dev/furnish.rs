@@ -1,5 +1,5 @@
 //! The first account of `dev`: its keys, domains, panel user and webhooks (contract 8 and 12.2). A kept directory
-//! stores it in `dev.json`, and each start adds what its options ask for.
+//! stores it in `dev.json`, and each start adds the objects that its options request.
 
 use std::fs;
 use std::io;

@@ -145,8 +145,8 @@ impl Following<'_> {
         Ok(Some((follower.position().unwrap_or_default(), queued, due)))
     }
 
-    /// Claims the log if following ended for that, and answers the operator. A claim that no operator waits for shows
-    /// in `status` why it waits, and ends if an operator asks for a promotion.
+    /// Claims the log if following ended for a claim, and answers the operator. A claim without a waiting operator
+    /// shows its reason for waiting in `status`, and ends if an operator asks for a promotion.
     pub(super) async fn claim(
         &self,
         end: LoopEnd,

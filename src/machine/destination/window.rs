@@ -207,8 +207,9 @@ impl Window {
         Some(until)
     }
 
-    /// Backs the site off until then, for a reason that is not its own failure. After a requested probe, the backoff
-    /// that it interrupted continues instead. Returns the end of the backoff, unless the site already has a longer one.
+    /// Backs the site off until `until`, for a reason other than a failure of the site. After a requested probe, the
+    /// backoff that it interrupted continues instead. Returns the end of the backoff, unless the site already has a
+    /// longer one.
     pub(super) fn hold(&mut self, until: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if let WindowState::BackedOff(held) = self.state
             && held >= until

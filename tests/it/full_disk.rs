@@ -1,4 +1,4 @@
-//! Tests of a full disk (contract 8 "Running"), on a small separate disk. Accepting stops in time, accepted mail is
+//! Tests of a full disk (contract 8), on a small separate disk. Accepting stops in time, accepted mail is
 //! still delivered, and everything works again once there is space.
 
 use std::fs::{self, File};

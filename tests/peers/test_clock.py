@@ -1,4 +1,4 @@
-"""With a wrong wall clock, nothing expires and mail continues (contract 10.3, Clock)."""
+"""With a wrong wall clock, nothing expires and mail continues (contract 10.3)."""
 
 import http.client
 import time

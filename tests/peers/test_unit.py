@@ -1,4 +1,4 @@
-"""The systemd unit permits what the program does, and nothing that it does not (contract 10.3, Clock)."""
+"""The systemd unit permits what the program does, and nothing that it does not (contract 10.3)."""
 
 import signal
 

@@ -294,9 +294,7 @@ impl Following<'_> {
         {
             let (from, to, aside) = (*from, *to, open.discard()?);
             tracing::warn!(
-                from,
-                to,
-                directory = %aside.display(),
+                from, to, directory = %aside.display(),
                 "moved a store with batches that the log lacks; beginning with the newest base"
             );
             return Ok(RoundResult::Applied);

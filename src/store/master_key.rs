@@ -4,10 +4,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use redb::{Database, ReadableDatabase as _, TableError};
 use zeroize::Zeroizing;
 
+use super::checksum::Values;
 use super::disk::{Disk, FileSystem, OpenMode};
+use super::error::StoreError;
+use super::migrate;
 use super::open::OpenError;
+use super::schema::{Table, meta};
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 
@@ -38,6 +43,30 @@ pub(super) fn of_store(
     // A new key could not open an existing store's secrets, so none is created.
     let key = read(disk, &path)?;
     if is_of(&key, proof) { Ok(key) } else { Err(OpenError::WrongMasterKey) }
+}
+
+/// Refuses a key that is not the one of `database`, before anything in the store is changed. A new store has no proof
+/// yet. The database may have an earlier format.
+///
+/// # Errors
+/// A key that can't be read or is not the store's own; database errors.
+pub(super) fn refuse_wrong(disk: &dyn Disk, directory: &Path, database: &Database) -> Result<(), OpenError> {
+    let Some(proof) = proof_of_any_format(database)? else { return Ok(()) };
+    let key = read(disk, &place(directory))?;
+    if is_of(&key, &proof) { Ok(()) } else { Err(OpenError::WrongMasterKey) }
+}
+
+/// Returns the proof in a database; `None` in a new store. A damaged one is reported when the store is prepared.
+fn proof_of_any_format(database: &Database) -> Result<Option<Vec<u8>>, StoreError> {
+    let facts = match database.begin_read()?.open_table(Table::Meta.definition()) {
+        Ok(facts) => facts,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let values = Values::of_format(migrate::format_in(&facts)?);
+    let stored = facts.get(meta::MASTER_KEY_PROOF)?;
+    let open = |stored: &[u8]| values.open(Table::Meta.name(), meta::MASTER_KEY_PROOF, stored).map(<[u8]>::to_vec);
+    Ok(stored.and_then(|stored| open(stored.value())))
 }
 
 /// Returns the raw key of `directory`, for a backup that includes it.

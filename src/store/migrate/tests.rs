@@ -196,6 +196,23 @@ fn format_1_gets_checksums() {
 }
 
 #[test]
+fn a_wrong_master_key_is_refused_before_the_migration() {
+    let mut test = store();
+    make_format_1(&test);
+    let old = everything(&database(&test));
+    let path = test.directory().join("master.key");
+    let own = fs::read(&path).unwrap();
+    fs::write(&path, [9; 32]).unwrap();
+    assert!(matches!(test.open(), Err(OpenError::WrongMasterKey)));
+    assert!(everything(&database(&test)) == old);
+    assert!(!test.directory().join("format-1.backup").exists());
+    fs::write(&path, own).unwrap();
+    test.open().unwrap();
+    test.close();
+    assert_eq!(format_of(&database(&test)).unwrap(), Some(FORMAT));
+}
+
+#[test]
 fn a_migration_uses_many_transactions_and_continues_after_a_kill() {
     // Stop after so many reports, like a kill: committed work stays, and nothing is cleaned up.
     for ended_after in [1, 2, 3, 5, 8] {

@@ -13,7 +13,7 @@ use crate::store::damage::OpenDatabase;
 use crate::store::disk::Disk;
 use crate::store::reserve::{self, Reserve};
 use crate::store::schema::{self, FORMAT};
-use crate::store::{clock_doubts, journal, migrate, restore};
+use crate::store::{clock_doubts, journal, master_key, migrate, restore};
 
 /// A database of the current format with its journal replayed.
 pub(super) struct RecoveredDatabase {
@@ -44,6 +44,7 @@ pub(super) fn recover(
     let mut database = open()?;
     migrate::refuse_newer(&database, FORMAT)?;
     schema::refuse_renamed(&database)?;
+    master_key::refuse_wrong(&**disk, directory, &database)?;
     let mut reserve = Reserve::open(&**disk, directory, limits.clone(), {
         let (disk, directory) = (Arc::clone(disk), directory.to_owned());
         move || disk.free_bytes(&directory).ok()

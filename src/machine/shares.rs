@@ -47,7 +47,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// # Errors
     /// [`SupplyExhausted`] if that exceeds either limit; then nothing is lent.
     pub fn take(&mut self, holder: &K, units: usize) -> Result<(), SupplyExhausted> {
-        let held = self.by_holder.get(holder).copied().unwrap_or(0).saturating_add(units);
+        let held = self.held(holder).saturating_add(units);
         let lent = self.lent.saturating_add(units);
         let is_scarce = self.has_reserve && lent > self.all - self.all / 4;
         let each = if is_scarce { self.each.div_ceil(4) } else { self.each };
@@ -74,6 +74,16 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// Returns the maximum for one holder.
     pub const fn each(&self) -> usize {
         self.each
+    }
+
+    /// Returns the number of units that `holder` has.
+    pub fn held(&self, holder: &K) -> usize {
+        self.by_holder.get(holder).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of units that nobody has.
+    pub const fn free(&self) -> usize {
+        self.all - self.lent
     }
 
     /// Returns `units` of `holder` to the supply.

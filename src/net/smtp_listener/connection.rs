@@ -67,6 +67,8 @@ enum ReadResult {
     Stopped,
     /// A new connection needs the place.
     Evicted,
+    /// Another account needs the memory of the message.
+    Revoked,
 }
 
 impl Connection {
@@ -211,12 +213,20 @@ impl Connection {
             if more > 0 && self.handler.reserve(more) {
                 message.reserved += more;
             } else if more > 0 {
-                self.session.drop_message();
-                self.handler.release();
-                message.reserved = usize::MAX;
+                self.drop_message();
             }
+            self.handler.on_data(count);
         }
         self.session.receive(&self.buffer[..count]);
+    }
+
+    /// Discards the message that is being received, whose memory is gone. Its end is answered with a refusal.
+    fn drop_message(&mut self) {
+        self.session.drop_message();
+        self.handler.release();
+        if let Some(message) = &mut self.message {
+            message.reserved = usize::MAX;
+        }
     }
 
     fn end_message(&mut self) {
@@ -276,6 +286,7 @@ impl Connection {
             ReadResult::Nothing => self.leave("4.4.2", "Waited too long"),
             ReadResult::Stopped => self.leave("4.3.2", "Shutting down"),
             ReadResult::Evicted => self.leave_evicted(),
+            ReadResult::Revoked => self.drop_message(),
         }
         Ok(true)
     }
@@ -304,6 +315,7 @@ impl Connection {
             // deadline.
             () = tokio::time::sleep_until(deadline) => Ok(ReadResult::Nothing),
             () = self.place.evicted() => Ok(ReadResult::Evicted),
+            () = self.handler.revoked(), if awaiting == AwaitedInput::Data => Ok(ReadResult::Revoked),
             read = self.wire.read(&mut self.buffer) => match read? {
                 0 => Ok(ReadResult::Closed),
                 count => Ok(ReadResult::Bytes(count)),

@@ -71,6 +71,14 @@ pub trait MailHandler: Send + 'static {
         true
     }
 
+    /// Notes this many more received bytes of a message with memory.
+    fn on_data(&mut self, _bytes: usize) {}
+
+    /// Returns when the memory of the message has been given to another one.
+    fn revoked(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Releases the memory of the message.
     fn release(&mut self) {}
 

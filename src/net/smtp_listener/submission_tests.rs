@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::Notify;
 
 use super::*;
 use crate::smtp::server::{ServerKind, SubmissionRules};
@@ -14,12 +15,19 @@ const ENVELOPE: &str = "MAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\nDATA
 /// Accepts the password `good`, and has memory for this many bytes.
 struct Keeper {
     memory: usize,
-    released: Arc<AtomicUsize>,
+    memory_use: Arc<MemoryUse>,
+}
+
+/// How often memory was released, and the revocation of a message's memory.
+#[derive(Default)]
+struct MemoryUse {
+    released: AtomicUsize,
+    revoked: Notify,
 }
 
 impl MailService for Keeper {
     fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
-        Box::new(Self { memory: self.memory, released: Arc::clone(&self.released) })
+        Box::new(Self { memory: self.memory, memory_use: Arc::clone(&self.memory_use) })
     }
 }
 
@@ -41,7 +49,11 @@ impl MailHandler for Keeper {
     }
 
     fn release(&mut self) {
-        self.released.fetch_add(1, Ordering::Relaxed);
+        self.memory_use.released.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn revoked(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.memory_use.revoked.notified())
     }
 
     fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
@@ -76,10 +88,10 @@ fn config(deadlines: Deadlines) -> ListenerConfig {
     }
 }
 
-async fn listen(config: ListenerConfig, memory: usize) -> (SmtpListener, Arc<AtomicUsize>) {
-    let released = Arc::default();
-    let service = Arc::new(Keeper { memory, released: Arc::clone(&released) });
-    (SmtpListener::bind("127.0.0.1:0".parse().unwrap(), config, service).await.unwrap(), released)
+async fn listen(config: ListenerConfig, memory: usize) -> (SmtpListener, Arc<MemoryUse>) {
+    let memory_use = Arc::default();
+    let service = Arc::new(Keeper { memory, memory_use: Arc::clone(&memory_use) });
+    (SmtpListener::bind("127.0.0.1:0".parse().unwrap(), config, service).await.unwrap(), memory_use)
 }
 
 struct Client<S>(BufReader<S>);
@@ -151,11 +163,11 @@ async fn a_message_has_a_deadline_even_while_bytes_arrive() {
 
 #[tokio::test]
 async fn a_decision_without_a_deadline_is_awaited_and_memory_is_released_after_it() {
-    let (listener, released) = listen(config(Deadlines::default()), 1_000_000).await;
+    let (listener, memory_use) = listen(config(Deadlines::default()), 1_000_000).await;
     let mut client = client_of(&listener, true).await;
     sending(&mut client).await;
     assert_eq!(client.say("text\r\n.\r\n").await, "250 2.0.0 Ok: queued as msg_1\r\n");
-    assert_eq!(released.load(Ordering::Relaxed), 1);
+    assert_eq!(memory_use.released.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
@@ -177,6 +189,21 @@ async fn a_message_beyond_the_memory_limit_is_refused_and_the_session_continues(
     sending(&mut client).await;
     assert!(client.say(&format!("{}\r\n.\r\n", "x".repeat(200))).await.starts_with("451 4.3.2 "));
     sending(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_message_whose_memory_is_revoked_is_refused_and_the_session_continues() {
+    let (listener, memory_use) = listen(config(Deadlines::default()), 1_000).await;
+    let mut client = client_of(&listener, true).await;
+    sending(&mut client).await;
+    client.0.write_all(b"begun\r\n").await.unwrap();
+    memory_use.revoked.notify_one();
+    while memory_use.released.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(client.say("rest\r\n.\r\n").await.starts_with("451 4.3.2 "));
+    sending(&mut client).await;
+    assert_eq!(client.say("text\r\n.\r\n").await, "250 2.0.0 Ok: queued as msg_1\r\n");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! Logins are never logged: not the key, the user name or the client's address.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -113,9 +113,12 @@ impl Handler {
     /// Accepts a message in a separate task, so that a client that disconnects, or a listener that stops, does not
     /// abort it.
     async fn accept(&mut self, message: ReceivedMessage) -> Decision {
-        let (Some(mut session), reservation) = (self.session.take(), self.reservation.take()) else {
+        let (Some(mut session), mut reservation) = (self.session.take(), self.reservation.take()) else {
             return Decision::CloseWithoutAnswer;
         };
+        if let Some(reservation) = &mut reservation {
+            reservation.complete();
+        }
         let accepting = tokio::spawn(async move {
             let decision = session.message(message.bytes).await;
             drop(reservation);
@@ -172,8 +175,22 @@ impl MailHandler for Handler {
     fn reserve(&mut self, bytes: usize) -> bool {
         let Some((account, _)) = &self.login else { return false };
         let memory = &self.submission.memory;
-        let reservation = self.reservation.get_or_insert_with(|| Reservation::new(Arc::clone(memory), *account));
-        reservation.grow(bytes)
+        let now = self.submission.engine.clock.monotonic();
+        let reservation = self.reservation.get_or_insert_with(|| Reservation::new(Arc::clone(memory), *account, now));
+        reservation.grow(bytes, now)
+    }
+
+    fn on_data(&mut self, bytes: usize) {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.received(bytes);
+        }
+    }
+
+    fn revoked(&self) -> BoxFuture<'_, ()> {
+        match &self.reservation {
+            Some(reservation) => Box::pin(reservation.revoked()),
+            None => Box::pin(pending()),
+        }
     }
 
     fn release(&mut self) {

@@ -16,12 +16,12 @@ use crate::domain::subject_words;
 use crate::machine::transfer::Status;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::op::message_index::{last_indexed, last_without_metadata};
+use crate::store::op::message_index::{last_before_version, last_indexed};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_head::{MessageHead, TransferHead};
-use crate::store::row::message_index::{IndexedBlock, Term};
+use crate::store::row::message_index::{IndexedBlock, METADATA_SINCE, Term, VALUES_SINCE};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
@@ -69,6 +69,8 @@ pub struct MessageFilter {
     pub key: Option<KeyId>,
     /// Metadata pairs, names and values.
     pub metadata: Vec<(String, String)>,
+    /// A metadata value, whatever its name.
+    pub metadata_value: Option<String>,
     /// The code of the last answer.
     pub code: Option<u16>,
     /// Text that the last answer contains, in lower case.
@@ -81,7 +83,8 @@ impl MessageFilter {
     /// Returns whether the filter has a condition on the message itself.
     pub fn narrows(&self) -> bool {
         let Self { to, from, subject_words, id, statuses, stream, domain, key, code, answer, .. } = self;
-        let ways = self.original_message_id.is_some() || self.via.is_some() || !self.metadata.is_empty();
+        let has_metadata = !self.metadata.is_empty() || self.metadata_value.is_some();
+        let ways = self.original_message_id.is_some() || self.via.is_some() || has_metadata;
         let addresses = to.is_some() || from.is_some() || domain.is_some();
         let answers = code.is_some() || answer.is_some() || !statuses.is_empty();
         addresses || answers || ways || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
@@ -107,6 +110,7 @@ impl MessageFilter {
             && self.key.is_none_or(|key| row.key == Some(key))
             && self.via.is_none_or(|via| via == Via::of(row))
             && self.metadata.iter().all(|(name, value)| row.metadata.get(name) == Some(value))
+            && self.metadata_value.as_ref().is_none_or(|wanted| row.metadata.values().any(|value| value == wanted))
             && self.original_message_id.as_ref().is_none_or(|wanted| originals::is_original(row, wanted))
             && subject_words::has_all(row.subject.as_deref().unwrap_or_default(), &self.subject_words)
     }
@@ -139,7 +143,19 @@ impl MessageFilter {
             self.via.and_then(Via::term),
         ];
         let of_metadata = self.metadata.iter().map(|(name, value)| Term::metadata(name, value));
+        let of_metadata = of_metadata.chain(self.metadata_value.as_deref().map(Term::metadata_value));
         others.into_iter().flatten().chain(of_words).chain(of_metadata).collect()
+    }
+
+    /// Returns the version from which a block can have the terms of metadata; 1 if there are none.
+    const fn block_version(&self) -> u8 {
+        if self.metadata_value.is_some() {
+            VALUES_SINCE
+        } else if self.metadata.is_empty() {
+            1
+        } else {
+            METADATA_SINCE
+        }
     }
 
     /// Returns the terms of statuses, of which a block must contain one.
@@ -192,15 +208,15 @@ pub(super) fn search_from(
     run(&store.snapshot()?, account, filter, limit, (from, to), Order::Ascending)
 }
 
-/// Returns the key of the first message whose metadata is indexed.
-fn first_with_metadata(snapshot: &Snapshot, account: AccountId) -> Result<Vec<u8>, StoreError> {
-    let last = last_without_metadata(snapshot, account)?;
+/// Returns the key of the first message that is in a block of `version` or later, or in none.
+fn first_of_version(snapshot: &Snapshot, account: AccountId, version: u8) -> Result<Vec<u8>, StoreError> {
+    let last = last_before_version(snapshot, account, version)?;
     Ok(last.map_or_else(|| account.as_bytes().to_vec(), |last| after(&schema::message(account, last))))
 }
 
 /// Returns the time since which all messages of an account have indexed metadata; `None` if all messages have.
 pub(super) fn metadata_indexed_since(store: &Store, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
-    let last = last_without_metadata(&store.snapshot()?, account)?;
+    let last = last_before_version(&store.snapshot()?, account, METADATA_SINCE)?;
     Ok(last.map(|last| last.0.timestamp().moved_by(1)))
 }
 
@@ -244,7 +260,10 @@ fn run(
         return Ok(Page { rows: search.rows, next: search.next });
     }
     let terms = BlockTerms::new(filter);
-    let from = if filter.metadata.is_empty() { from } else { from.max(first_with_metadata(snapshot, account)?) };
+    let from = match filter.block_version() {
+        1 => from,
+        version => from.max(first_of_version(snapshot, account, version)?),
+    };
     let indexed = if terms.is_empty() { None } else { last_indexed(snapshot, account)? };
     let end = indexed.map_or_else(|| from.clone(), |last| schema::message(account, MessageId(last.0.next())).to_vec());
     let newest = (from.clone().max(end.clone()), to.clone());

@@ -182,9 +182,20 @@ fn metadata_is_found_in_indexed_blocks_and_in_unindexed_messages() {
     }
     assert!(of_order(2 * BLOCK + REST).is_empty());
     assert_eq!(since(), None);
+    let of_value = |number: usize| {
+        let filter = MessageFilter { metadata_value: Some(number.to_string()), ..MessageFilter::default() };
+        all(&test, &sender, &filter, 10)
+    };
+    for number in [0, BLOCK, 2 * BLOCK + REST - 1] {
+        assert_eq!(of_value(number), [messages[number]]);
+    }
+    assert!(of_value(2 * BLOCK + REST).is_empty());
     // The first block in the format of an earlier version.
     let key = sender.key(messages[BLOCK - 1]);
     let mut value = test.snapshot().get(Table::MessageIndex, &key).unwrap().unwrap();
+    value[0] = 2;
+    test.put(Table::MessageIndex, &key, Some(&value));
+    assert!(of_order(0) == [messages[0]] && of_value(0).is_empty() && of_value(BLOCK) == [messages[BLOCK]]);
     value[0] = 1;
     test.put(Table::MessageIndex, &key, Some(&value));
     assert!(of_order(0).is_empty() && of_order(BLOCK - 1).is_empty());

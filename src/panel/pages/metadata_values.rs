@@ -1,8 +1,7 @@
 //! Searches for a lone word as a value of metadata, so that an order number leads to its messages although the visitor
-//! does not know the key. The keys of the newest messages are looked up in the index.
+//! does not know the key.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use jiff::tz::TimeZone;
 
@@ -14,10 +13,8 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::search::{Search, of_metadata};
 
-/// Number of the newest messages whose keys are looked up.
-const NEWEST: usize = 40;
-/// Maximum number of keys that are looked up, those of the most messages.
-const KEYS_MAX: usize = 10;
+/// Number of the newest messages with the value that are read. Their keys are offered.
+const NEWEST: usize = 20;
 
 /// Returns the searches that find the lone word of `search` as the value of a key, each with its path. Status and
 /// stream stay as they are.
@@ -28,33 +25,16 @@ pub(super) async fn searches(
 ) -> Result<Vec<(String, String)>, PageError> {
     // The hint for a pair is better.
     let Some(word) = search.lone_word().filter(|word| !word.contains([':', '='])) else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for key in known_keys(visit).await? {
-        let text = of_metadata(&key, &word);
-        let meant = Search::read(&text, &search.status, &search.stream, zone);
-        let mut violations = Violations::new();
-        let filter = meant.filter(&mut violations);
-        let one = PageRequest { before: None, limit: 1 };
-        // A word that is too long for a value is the value of no message.
-        if violations.is_empty()
-            && meant.faults.is_empty()
-            && !visit.api.engine.messages(visit.account_id(), filter, one).await?.rows.is_empty()
-        {
-            found.push((text, address("/messages", &meant.params(), None)));
-        }
-    }
-    Ok(found)
-}
-
-/// Returns the keys of the newest messages, the most frequent first.
-async fn known_keys(visit: &Visit<'_>) -> Result<Vec<String>, PageError> {
+    let others = Search::read("", &search.status, &search.stream, zone);
+    let filter = MessageFilter { metadata_value: Some(word.clone()), ..others.filter(&mut Violations::new()) };
     let newest = PageRequest { before: None, limit: NEWEST };
-    let newest = visit.api.engine.messages(visit.account_id(), MessageFilter::default(), newest).await?;
-    let mut counts = BTreeMap::<&String, usize>::new();
-    for (key, _) in newest.rows.iter().flat_map(|record| &record.row.metadata) {
-        *counts.entry(key).or_default() += 1;
-    }
-    let mut keys: Vec<_> = counts.into_iter().collect();
-    keys.sort_by_key(|(_, count)| Reverse(*count));
-    Ok(keys.into_iter().take(KEYS_MAX).map(|(key, _)| key.clone()).collect())
+    let found = visit.api.engine.messages(visit.account_id(), filter, newest).await?;
+    let metadata = found.rows.iter().flat_map(|record| &record.row.metadata);
+    let keys: BTreeSet<_> = metadata.filter(|(_, value)| **value == word).map(|(key, _)| key).collect();
+    let pairs = keys.into_iter().map(|key| {
+        let text = of_metadata(key, &word);
+        let meant = Search::read(&text, &search.status, &search.stream, zone);
+        (text, address("/messages", &meant.params(), None))
+    });
+    Ok(pairs.collect())
 }

@@ -174,6 +174,10 @@ async fn a_word_that_is_a_value_of_metadata_leads_to_that_search_also_above_resu
     for query in ["A-30001+paid", "A-30001&status=bounced", "a-30001", "A-3000", "-A-30001"] {
         assert!(!browser.get(&format!("/messages?q={query}")).await.shows("\">metadata.order:"), "{query}");
     }
+    for number in 0..50 {
+        world.send(serde_json::json!({ "metadata": { "campaign": format!("c{number}") } })).await;
+    }
+    assert!(browser.get("/messages?q=A-30001").await.shows(link), "newer messages have other names");
     let page = browser.get("/messages?q=nowhere").await;
     assert!(page.shows("Words are searched in subjects.") && !page.shows("Also search"));
 }

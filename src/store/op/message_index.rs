@@ -85,37 +85,37 @@ pub fn last_indexed(read: &impl Read, account: AccountId) -> Result<Option<Messa
     Ok(keys.first().and_then(|key| key.last_chunk()).map(|id| MessageId(Ulid(*id))))
 }
 
-/// Returns the last message of an account in a block without metadata; `None` if every block has it. Such blocks were
-/// written by earlier versions, so they precede all others and are found by bisection over their times.
+/// Returns the last message of an account in a block of a version before `version`; `None` if there is no such block.
+/// Earlier versions of Postrider wrote them, so they precede all others and are found by bisection over their times.
 ///
 /// # Errors
 /// Store errors.
-pub fn last_without_metadata(read: &impl Read, account: AccountId) -> Result<Option<MessageId>, StoreError> {
-    let without_from = |from| Ok::<_, StoreError>(block_from(read, account, from)?.filter(|(_, has)| !has));
-    let (Some((mut last, _)), Some(newest)) = (without_from(Ulid::default())?, last_indexed(read, account)?) else {
+pub fn last_before_version(read: &impl Read, account: AccountId, version: u8) -> Result<Option<MessageId>, StoreError> {
+    let earlier_from = |from| Ok::<_, StoreError>(block_from(read, account, from)?.filter(|(_, is)| *is < version));
+    let (Some((mut last, _)), Some(newest)) = (earlier_from(Ulid::default())?, last_indexed(read, account)?) else {
         return Ok(None);
     };
     let (mut low, mut high) = (last.0.timestamp().as_millis(), newest.0.timestamp().as_millis() + 1);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        match without_from(Ulid::new(Timestamp::from_millis(middle), [0; 10]))? {
+        match earlier_from(Ulid::new(Timestamp::from_millis(middle), [0; 10]))? {
             Some((id, _)) => (last, low) = (id, id.0.timestamp().as_millis()),
             None => high = middle,
         }
     }
-    while let Some((id, _)) = without_from(last.0.next())? {
+    while let Some((id, _)) = earlier_from(last.0.next())? {
         last = id;
     }
     Ok(Some(last))
 }
 
-/// Returns the last message of the first block that ends at or after `from`, and whether the block has metadata.
-fn block_from(read: &impl Read, account: AccountId, from: Ulid) -> Result<Option<(MessageId, bool)>, StoreError> {
+/// Returns the last message of the first block that ends at or after `from`, and the block's version.
+fn block_from(read: &impl Read, account: AccountId, from: Ulid) -> Result<Option<(MessageId, u8)>, StoreError> {
     let (from, to) = (schema::message(account, MessageId(from)), after_prefix(account.as_bytes()));
     let mut found = None;
     read.scan_sound(Table::MessageIndex, &from, &to, Order::Ascending, &mut |key, value| {
         let block = sound(IndexedBlock::decode(value))?;
-        found = key.last_chunk().zip(block).map(|(id, block)| (MessageId(Ulid(*id)), block.has_metadata()));
+        found = key.last_chunk().zip(block).map(|(id, block)| (MessageId(Ulid(*id)), block.version));
         Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok(found)
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unique_metadata_pair_takes_one_and_a_half_bytes() {
+    fn a_unique_metadata_pair_takes_three_bytes() {
         let bytes_a_message = |pairs: usize| {
             let test = TestStore::new();
             let sender = test.sender();
@@ -198,7 +198,7 @@ mod tests {
             test.snapshot().get(Table::MessageIndex, &key).unwrap().unwrap().len() as f64 / BLOCK as f64
         };
         let [none, three, ten] = [0, 3, 10].map(bytes_a_message);
-        assert!((three - none - 4.5).abs() < 0.1 && (ten - none - 15.0).abs() < 0.1, "{none} {three} {ten}");
+        assert!((three - none - 9.0).abs() < 0.1 && (ten - none - 30.0).abs() < 0.1, "{none} {three} {ten}");
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_last_block_without_metadata_at_any_position() {
+    fn finds_the_last_block_of_an_earlier_version_at_any_position() {
         let test = TestStore::new();
         let account = test.sender().account;
         // Three blocks at each of several times.
@@ -230,13 +230,13 @@ mod tests {
             test.put(Table::MessageIndex, &schema::message(account, MessageId(end)), Some(&value));
         };
         ends.iter().for_each(|end| put(*end, 2));
-        assert_eq!(last_without_metadata(&test.snapshot(), account).unwrap(), None);
+        assert_eq!(last_before_version(&test.snapshot(), account, 2).unwrap(), None);
         for end in ends {
             put(end, 1);
-            assert_eq!(last_without_metadata(&test.snapshot(), account).unwrap(), Some(MessageId(end)));
+            assert_eq!(last_before_version(&test.snapshot(), account, 2).unwrap(), Some(MessageId(end)));
         }
         let other = AccountId(account.0.next());
-        assert_eq!(last_without_metadata(&test.snapshot(), other).unwrap(), None);
+        assert_eq!(last_before_version(&test.snapshot(), other, 2).unwrap(), None);
     }
 
     #[test]

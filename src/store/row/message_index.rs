@@ -2,8 +2,8 @@
 //! term, and it has false positives, so a search then checks the messages.
 //!
 //! A block's row is a Bloom filter. The index has one row for every few hundred messages, written in the order of their
-//! identifiers. A message takes about twenty bytes, and one and a half more for each metadata pair that is unique in
-//! the block. No page is written at random places.
+//! identifiers. A message takes about twenty bytes, and three more for each metadata pair that is unique in the block.
+//! No page is written at random places.
 
 use std::collections::HashSet;
 
@@ -16,9 +16,11 @@ use crate::machine::transfer::Status;
 use crate::store::error::StoreError;
 use crate::store::schema::Table;
 
-const VERSION: u8 = 2;
-/// The version of blocks without terms of metadata.
-const WITHOUT_METADATA: u8 = 1;
+const VERSION: u8 = 3;
+/// The version since which blocks have terms of metadata pairs.
+pub const METADATA_SINCE: u8 = 2;
+/// The version since which blocks also have terms of metadata values alone.
+pub const VALUES_SINCE: u8 = 3;
 /// Maximum length of an indexed metadata pair's name and of its value, in bytes.
 pub const METADATA_BYTES_MAX: usize = 255;
 /// Length of the version and the first message.
@@ -69,6 +71,11 @@ impl Term {
         Self::of(7, &format!("{}:{name}{value}", name.len()))
     }
 
+    /// Term of a metadata value, whatever its name.
+    pub fn metadata_value(value: &str) -> Self {
+        Self::of(8, value)
+    }
+
     /// Returns the FNV-1a hash with a final mix. The numbers are stored, so they must never change.
     fn of(kind: u8, text: &str) -> Self {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -96,7 +103,8 @@ pub fn terms(row: &MessageRow) -> Vec<Term> {
         terms.push(Term::by_smtp());
     }
     let is_indexed = |(name, value): &(&String, &String)| name.len().max(value.len()) <= METADATA_BYTES_MAX;
-    terms.extend(row.metadata.iter().filter(is_indexed).map(|(name, value)| Term::metadata(name, value)));
+    let of_pair = |(name, value): (&String, &String)| [Term::metadata(name, value), Term::metadata_value(value)];
+    terms.extend(row.metadata.iter().filter(is_indexed).flat_map(of_pair));
     terms
 }
 
@@ -138,7 +146,8 @@ fn set(value: &mut [u8], term: Term) {
 pub struct IndexedBlock<'a> {
     /// The first message in the block; the last one is in its key.
     pub first: MessageId,
-    version: u8,
+    /// Version of the row, which says what the filter has.
+    pub version: u8,
     filter: &'a [u8],
 }
 
@@ -151,15 +160,10 @@ impl<'a> IndexedBlock<'a> {
         let fault = || StoreError::Row { table: Table::MessageIndex, fault: "it is damaged".to_owned() };
         let (head, filter) = value.split_at_checked(HEAD).ok_or_else(fault)?;
         let first = head[1..].try_into().map_err(|_| fault())?;
-        if ![VERSION, WITHOUT_METADATA].contains(&head[0]) || filter.is_empty() {
+        if !(1..=VERSION).contains(&head[0]) || filter.is_empty() {
             return Err(fault());
         }
         Ok(Self { first: MessageId(Ulid(first)), version: head[0], filter })
-    }
-
-    /// Returns whether the block has the metadata of its messages. Blocks of earlier versions don't.
-    pub const fn has_metadata(&self) -> bool {
-        self.version != WITHOUT_METADATA
     }
 
     /// Returns whether a message of the block may have `term`. If false, none has it.
@@ -223,10 +227,10 @@ mod tests {
         let mut block = Block::default();
         block.add(MessageId(Ulid([5; 16])), [Term::status(Status::Queued)]);
         let mut value = block.encode();
-        assert!(IndexedBlock::decode(&value).unwrap().has_metadata());
-        value[0] = WITHOUT_METADATA;
+        assert_eq!(IndexedBlock::decode(&value).unwrap().version, VERSION);
+        value[0] = 1;
         let late = IndexedBlock::decode(&value).unwrap().with(MessageId::default(), &[Term::by_smtp()]).unwrap();
-        assert!(!IndexedBlock::decode(&late).unwrap().has_metadata());
+        assert_eq!(IndexedBlock::decode(&late).unwrap().version, 1);
         value[0] = VERSION + 1;
         assert!(IndexedBlock::decode(&value).is_err());
     }

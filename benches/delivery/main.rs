@@ -10,6 +10,8 @@
 #[path = "../main_job/body.rs"]
 #[expect(dead_code, reason = "shared with main_job, which reports more about its letters")]
 mod body;
+#[path = "../main_job/bucket.rs"]
+mod bucket;
 mod bulk;
 #[path = "../main_job/client.rs"]
 #[expect(dead_code, reason = "shared with main_job, whose clients send its load")]
@@ -68,7 +70,7 @@ struct Options {
     /// Size of text and html together, in KB, in `drain`
     #[arg(long, default_value_t = 10)]
     kilobytes: usize,
-    /// Messages of `queued`
+    /// Messages of `queued` and `takeover`
     #[arg(long, default_value_t = 1_000_000)]
     queued: usize,
     /// Size of each of their texts, in KB; with 6, a million messages make a store of 5 GB
@@ -110,6 +112,8 @@ enum Scenario {
     Dead,
     /// One destination decides about messages, without store and network
     Decisions,
+    /// A standby that follows a long queue takes over
+    Takeover,
 }
 
 fn main() -> ExitCode {
@@ -136,6 +140,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
             Scenario::Timers => runtime.block_on(scenario::timers(options))?,
             Scenario::Dead => runtime.block_on(scenario::dead(options))?,
             Scenario::Decisions => decisions::measure(),
+            Scenario::Takeover => runtime.block_on(scenario::takeover(options))?,
         };
         writeln!(std::io::stdout().lock(), "{row}")?;
     }

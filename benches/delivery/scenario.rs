@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::bucket::Bucket;
 use crate::client::Connection;
 use crate::dns::NameServer;
 use crate::fill::{Fate, fill};
@@ -39,8 +40,13 @@ struct World {
 
 impl World {
     async fn new(options: &Options, text: &str) -> Outcome<Self> {
+        Self::replicated(options, text, "").await
+    }
+
+    /// Creates a world with this section of the configuration.
+    async fn replicated(options: &Options, text: &str, section: &str) -> Outcome<Self> {
         let (names, sink) = (NameServer::start()?, Sink::start(options.smtp_sink.as_deref())?);
-        let server = Server::start(options, &names, sink.port(), false).await?;
+        let server = Server::start(options, &names, sink.port(), false, section).await?;
         let pattern = server.post(HEALTHY, text).await?;
         latency::delivered(&server, &pattern).await?;
         Ok(Self { server, sink, _names: names, pattern })
@@ -161,6 +167,38 @@ pub(crate) async fn queued(options: &Options) -> Outcome<Value> {
         "idle_rss_mib": mib(idle),
         "rss_mib": mib(rss),
         "peak_rss_mib": mib(peak),
+        "load_average": load_average(),
+    }))
+}
+
+/// Measures the time until a standby, which follows a log with a long queue, accepts mail after the loss of the active
+/// machine, and until it delivers: it sends after one lease.
+pub(crate) async fn takeover(options: &Options) -> Outcome<Value> {
+    let bucket = Bucket::start(Duration::ZERO)?;
+    let section = bucket.section("async");
+    let mut world = World::replicated(options, &incompressible(options.queued_kilobytes * 1024), &section).await?;
+    let _silent = TcpListener::bind((DEAD_ADDRESS, world.sink.port()))?;
+    let sites = options.sites;
+    world.restart_with(options.queued, move |n| format!("customer{n}@r{}.dead.test", n % sites)).await?;
+    let begun = Instant::now();
+    let mut standby = world.server.standby().await?;
+    let built = begun.elapsed();
+    world.server.kill()?;
+    let (already, begun) = (world.sink.taken(), Instant::now());
+    standby.promote()?;
+    let promoted = begun.elapsed();
+    standby.post(HEALTHY, "On its way.\n").await?;
+    let first_202 = begun.elapsed();
+    world.server = standby;
+    let first_delivery = world.taken(already + 1).await? - begun;
+    Ok(json!({
+        "row": "takeover",
+        "messages": options.queued,
+        "standby_built_seconds": round(built.as_secs_f64()),
+        "promoted_seconds": round(promoted.as_secs_f64()),
+        "first_202_seconds": round(first_202.as_secs_f64()),
+        "first_delivery_seconds": round(first_delivery.as_secs_f64()),
+        "rss_mib": mib(world.gauge()?.resident_kb()?),
         "load_average": load_average(),
     }))
 }

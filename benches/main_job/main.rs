@@ -10,6 +10,7 @@
 //! minute) and the counts. Run the builds alternately and take the median of the pairs.
 
 mod body;
+mod bucket;
 #[path = "../delivery/bulk.rs"]
 mod bulk;
 mod calibration;
@@ -67,6 +68,12 @@ struct Options {
     /// Recipients per transaction in SMTP rows; each number makes a separate row
     #[arg(long, value_delimiter = ',', default_value = "1,50", value_parser = clap::value_parser!(u16).range(1..=100))]
     recipients: Vec<u16>,
+    /// Replication to a bucket in this process: off, async, sync
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "off")]
+    replica: Vec<Replica>,
+    /// Time by which the bucket's answers are delayed, in ms
+    #[arg(long, default_value_t = 0)]
+    bucket_ms: u64,
     /// Only the rows with all of these tags, e.g. `10k/64/deliver`
     #[arg(long)]
     only: Option<String>,
@@ -118,6 +125,27 @@ impl Door {
     }
 }
 
+/// The replication of a row.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Replica {
+    /// None
+    Off,
+    /// A 202 waits for the disk alone
+    Async,
+    /// A 202 also waits for the bucket
+    Sync,
+}
+
+impl Replica {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Async => "async",
+            Self::Sync => "sync",
+        }
+    }
+}
+
 /// Failure of the name server in an accept row.
 #[derive(Clone, Copy, ValueEnum)]
 enum Unreachable {
@@ -157,7 +185,8 @@ impl Options {
             for &kilobytes in &self.kilobytes {
                 for (&clients, &stored) in self.clients.iter().flat_map(|c| self.stored.iter().map(move |s| (c, s))) {
                     for (door, recipients) in self.routes() {
-                        plan.push(Point { work, kilobytes, clients, door, recipients, stored });
+                        let row = Point { work, kilobytes, clients, door, recipients, stored, replica: Replica::Off };
+                        plan.extend(self.replica.iter().map(|&replica| Point { replica, ..row }));
                     }
                 }
             }
@@ -184,7 +213,8 @@ fn measure_all(options: &Options) -> Outcome<()> {
     let plan = options.plan();
     if plan.is_empty() {
         return Err(
-            "no row has these tags; tags are accept, deliver, 2k, 10k, 50k, 1, 64, http, https, smtps, x50".into()
+            "no row has these tags; tags are accept, deliver, 2k, 10k, 50k, 1, 64, http, https, smtps, x50, async, sync"
+                .into()
         );
     }
     std::fs::create_dir_all(&options.data_root)?;

@@ -25,6 +25,10 @@ pub(crate) struct Row {
     pub(crate) usage: Usage,
     /// From the server's own metrics.
     pub(crate) syncs: Option<f64>,
+    /// Requests to the replica's bucket; `None` without replication.
+    pub(crate) bucket_requests: Option<u64>,
+    /// Greatest time by which the bucket was behind the log while messages were accepted, in seconds.
+    pub(crate) lag: Option<f64>,
     /// Number of the store's checkpoints during the row, from the server's metrics.
     pub(crate) checkpoints: Option<f64>,
     pub(crate) signatures: usize,
@@ -113,6 +117,8 @@ impl Row {
             "device_kb_per_message": self.device_kb().map(round),
             "device_flushes_per_message": self.flushes().map(round),
             "syncs_per_message": self.syncs().map(round),
+            "bucket_requests_per_message": self.bucket_requests.map(|count| round(self.per_message(count as f64))),
+            "replica_lag_seconds": self.lag.map(round),
             "dkim_signatures": self.signatures,
             "idle_rss_kb": self.idle_kb,
             "peak_rss_kb": self.peak_kb,

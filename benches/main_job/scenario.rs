@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::body::MessageBodies;
+use crate::bucket::Bucket;
 use crate::calibration::{Calibration, Floor};
 use crate::client::{Beside, Load, Protocol, Recipients};
 use crate::dns::{self, NameServer};
@@ -13,7 +14,7 @@ use crate::measure::{Gauge, load_average};
 use crate::row::Row;
 use crate::server::Server;
 use crate::sink::Sink;
-use crate::{Door, Options, Outcome, Unreachable};
+use crate::{Door, Options, Outcome, Replica, Unreachable};
 
 /// Interval between reads of the sink's counter in memory.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -23,6 +24,10 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 const STALL_DEADLINE: Duration = Duration::from_secs(180);
 /// The counter of checkpoints in the server's metrics.
 const CHECKPOINTS: &str = "postrider_store_checkpoint_duration_seconds_count";
+/// Gauge of the time by which the bucket is behind the log, in the server's metrics.
+const LAG: &str = "postrider_replica_lag_seconds";
+/// Interval between reads of the gauge.
+const LAG_EVERY: Duration = Duration::from_secs(1);
 /// The discard port, where nothing listens: an accept row delivers nothing.
 const NO_RECEIVER: u16 = 9;
 
@@ -46,6 +51,7 @@ pub(crate) struct Point {
     pub(crate) recipients: usize,
     /// Delivered messages in the store before the row begins.
     pub(crate) stored: usize,
+    pub(crate) replica: Replica,
 }
 
 impl Point {
@@ -58,6 +64,9 @@ impl Point {
         tags.push(self.door.as_str().to_owned());
         if self.recipients > 1 {
             tags.push(format!("x{}", self.recipients));
+        }
+        if self.replica != Replica::Off {
+            tags.push(self.replica.as_str().to_owned());
         }
         tags
     }
@@ -103,11 +112,17 @@ impl Bench {
     /// Measures one row on a new server.
     pub(crate) async fn run(&self, point: Point) -> Outcome<Row> {
         let port = self.sink.as_ref().map_or(NO_RECEIVER, Sink::port);
-        let mut server = Server::start(&self.options, &self.names, port, point.door != Door::Http).await?;
+        let bucket = match point.replica {
+            Replica::Off => None,
+            Replica::Async | Replica::Sync => Some(Bucket::start(Duration::from_millis(self.options.bucket_ms))?),
+        };
+        let section = bucket.as_ref().map(|bucket| bucket.section(point.replica.as_str())).unwrap_or_default();
+        let is_secure = point.door != Door::Http;
+        let mut server = Server::start(&self.options, &self.names, port, is_secure, &section).await?;
         if point.stored > 0 {
             self.stock(point, &mut server).await?;
         }
-        match self.measure(point, &server).await {
+        match self.measure(point, &server, bucket.as_ref()).await {
             Ok(row) => Ok(row),
             Err(fault) => Err(format!("{}: {fault}\n{}", point.label(), server.log()).into()),
         }
@@ -124,7 +139,7 @@ impl Bench {
         server.resume().await
     }
 
-    async fn measure(&self, point: Point, server: &Server) -> Outcome<Row> {
+    async fn measure(&self, point: Point, server: &Server, bucket: Option<&Bucket>) -> Outcome<Row> {
         let gauge = Gauge::new(server.pid(), &server.data_dir())?;
         let idle_kb = gauge.resident_kb()?;
         let warm_up = self.options.warm_up();
@@ -138,8 +153,11 @@ impl Bench {
 
         let syncs = server.counter(&self.options.sync_metric).await;
         let checkpoints = server.counter(CHECKPOINTS).await;
+        let requests = bucket.map(Bucket::requests);
         let before = gauge.read()?;
-        let sent = self.load(point, server, warm_up..warm_up + count)?.send(self.beside()?).await?;
+        let load = self.load(point, server, warm_up..warm_up + count)?.send(self.beside()?);
+        let (sent, lag) = with_lag(bucket.map(|_| server), load).await;
+        let sent = sent?;
         let delivered_at = self.settled(point, server, taken + count as u64).await?;
         let usage = before.until(&gauge.read()?);
         let syncs_after = server.counter(&self.options.sync_metric).await;
@@ -158,6 +176,8 @@ impl Bench {
             beside: sent.beside,
             usage,
             syncs: syncs.zip(syncs_after).map(|(from, to)| to - from),
+            bucket_requests: requests.zip(bucket).map(|(before, bucket)| bucket.requests() - before),
+            lag,
             checkpoints: checkpoints.zip(checkpoints_after).map(|(from, to)| to - from),
             signatures: server.signatures,
             idle_kb,
@@ -230,5 +250,20 @@ impl Bench {
             tokio::time::sleep(ASK_EVERY).await;
         }
         Ok(Some(moved))
+    }
+}
+
+/// Returns the result of `load`, and the greatest lag of the bucket meanwhile, if the server replicates.
+async fn with_lag<T>(server: Option<&Server>, load: impl Future<Output = T>) -> (T, Option<f64>) {
+    let (mut load, mut lag) = (std::pin::pin!(load), None::<f64>);
+    let Some(server) = server else { return (load.await, lag) };
+    loop {
+        tokio::select! {
+            done = &mut load => return (done, lag),
+            () = tokio::time::sleep(LAG_EVERY) => {
+                let now = server.counter(LAG).await;
+                lag = lag.into_iter().chain(now).reduce(f64::max);
+            }
+        }
     }
 }

@@ -19,6 +19,8 @@ use crate::tls::{self, Tls};
 use crate::{Options, Outcome};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
+/// Time limit for a standby to build its store.
+const STANDBY_DEADLINE: Duration = Duration::from_secs(900);
 /// Time limit of a stop. After SIGTERM, work in flight has at most 30 s to finish (contract 8).
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
 const ACCEPTED: u16 = 202;
@@ -46,16 +48,18 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts the server and prepares it for sending. Mail goes to `delivery_port`, DNS queries to `names`. Uses TLS if
-    /// `is_secure`.
+    /// `is_secure`. `replica` is a section of the configuration, or empty.
     pub(crate) async fn start(
         options: &Options,
         names: &NameServer,
         delivery_port: u16,
         is_secure: bool,
+        replica: &str,
     ) -> Outcome<Self> {
         let folder = tempfile::Builder::new().prefix("postrider-bench-").tempdir_in(&options.data_root)?;
         let tls = if is_secure { Some(Tls::make(folder.path())?) } else { None };
-        std::fs::write(folder.path().join(CONFIG), configuration(folder.path(), names, delivery_port, is_secure))?;
+        let configuration = configuration(folder.path(), names, delivery_port, is_secure) + replica;
+        std::fs::write(folder.path().join(CONFIG), configuration)?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let (bin, key) = (options.bin.clone(), String::new());
         let mut server =
@@ -68,17 +72,49 @@ impl Server {
 
     /// Starts the process on its data directory, and waits until it is ready.
     pub(crate) async fn resume(&mut self) -> Outcome<()> {
+        self.run(&["serve"], START_DEADLINE).await?;
+        self.read_addresses()
+    }
+
+    /// Starts a standby of this server, with a directory of its own, and waits until it has reached the end of the log.
+    #[allow(dead_code, reason = "only the benchmark of delivery has a standby")]
+    pub(crate) async fn standby(&self) -> Outcome<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("postrider-bench-")
+            .tempdir_in(self.folder.path().parent().ok_or("the directory has no parent")?)?;
+        let place = |folder: &TempDir| folder.path().display().to_string();
+        let configuration = std::fs::read_to_string(self.folder.path().join(CONFIG))?;
+        std::fs::write(folder.path().join(CONFIG), configuration.replace(&place(&self.folder), &place(&folder)))?;
+        let (bin, key, tls) = (self.bin.clone(), self.key.clone(), self.tls.clone());
+        let Self { http, signatures, .. } = *self;
+        let mut standby = Self { child: None, folder, bin, http, smtps: None, tls, metrics: None, key, signatures };
+        let master_key = self.data_dir().join("master.key").display().to_string();
+        match standby.run(&["standby", "--master-key", &master_key], STANDBY_DEADLINE).await {
+            Ok(()) => Ok(standby),
+            Err(fault) => Err(format!("{fault}\n{}", standby.log()).into()),
+        }
+    }
+
+    /// Promotes this standby, and returns once it serves.
+    #[allow(dead_code, reason = "only the benchmark of delivery has a standby")]
+    pub(crate) fn promote(&mut self) -> Outcome<()> {
+        self.command(&["promote", "--force"])?;
+        self.read_addresses()
+    }
+
+    async fn run(&mut self, words: &[&str], deadline: Duration) -> Outcome<()> {
         let log = File::options().create(true).append(true).open(self.folder.path().join(LOG))?;
         let child = Command::new(&self.bin)
-            .args(["serve", "--ready-fd", "1", "--config"])
+            .args(words)
+            .args(["--ready-fd", "1", "--config"])
             .arg(self.folder.path().join(CONFIG))
+            .envs([("AWS_ACCESS_KEY_ID", "bench"), ("AWS_SECRET_ACCESS_KEY", "bench")])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
             .map_err(|error| format!("{}: {error}", self.bin.display()))?;
-        wait_until_ready(self.child.insert(child)).await?;
-        self.read_addresses()
+        wait_until_ready(self.child.insert(child), deadline).await
     }
 
     /// Opens a connection to the server's API.
@@ -237,10 +273,10 @@ impl Drop for Server {
 
 /// Waits for the ready line. The ready descriptor is stdout, which the server does not use otherwise (contract 8). A
 /// separate thread reads it, because a read from a pipe has no time limit.
-async fn wait_until_ready(child: &mut Child) -> Outcome<()> {
+async fn wait_until_ready(child: &mut Child, deadline: Duration) -> Outcome<()> {
     let mut ready = child.stdout.take().ok_or("no pipe for the ready line")?;
     let newline = tokio::task::spawn_blocking(move || ready.read_exact(&mut [0]));
-    match tokio::time::timeout(START_DEADLINE, newline).await {
+    match tokio::time::timeout(deadline, newline).await {
         Ok(read) => read?.map_err(|error| format!("the server ended before it was ready: {error}").into()),
         Err(_) => {
             // Otherwise the reading thread would survive the error and block the exit.

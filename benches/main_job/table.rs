@@ -62,6 +62,10 @@ pub(crate) fn render(first: &Calibration, bodies: &[(usize, &MessageBodies)], ro
     out.push('\n');
     out.push_str(NOTES);
     for row in rows {
+        if let (Some(requests), Some(lag)) = (row.bucket_requests, row.lag) {
+            let (label, each) = (row.point.label(), requests as f64 / row.messages as f64);
+            let _ = writeln!(out, "{label}: {each:.3} requests to the bucket a message, at most {lag:.2} s behind");
+        }
         if let Some(extra @ 1..) = row.extra_at_sink {
             let _ = writeln!(out, "{}: {extra} more messages at the sink than were sent", row.point.label());
         }

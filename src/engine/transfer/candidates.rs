@@ -67,6 +67,7 @@ impl Question<'_> {
             (_, RelayWay::Mx) => {
                 let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain(), self.requester).await;
                 let hosts = hosts.map_err(|failure| AttemptError::Ended(route_failed(&failure, self.shared.now())))?;
+                self.check_servers(&hosts)?;
                 // Each of many servers gets at least one try.
                 let tries = (MAIL_HOSTS_MAX / hosts.len().max(1)).max(1);
                 for host in hosts {
@@ -80,6 +81,16 @@ impl Question<'_> {
         let none =
             || AttemptError::Ended(deferred(finding::unreachable("the relay has no address to send there from")));
         if candidates.is_empty() { Err(none()) } else { Ok(candidates) }
+    }
+
+    /// Refuses servers that the domain has got since its mail joined this queue. What they answer says nothing about the
+    /// queue's site, which other domains share. The message is routed again.
+    fn check_servers(&self, hosts: &[MailHost]) -> Result<(), AttemptError> {
+        if hosts.iter().all(|host| self.queue.site.has_server(&host.name, &self.shared.shaping)) {
+            return Ok(());
+        }
+        self.shared.routes.forget(self.row.to.domain());
+        Err(AttemptError::Ended(unasked(self.shared.now())))
     }
 
     /// If a smarthost is not found, the relay is at fault: the configuration names the smarthost.

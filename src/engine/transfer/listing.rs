@@ -198,7 +198,8 @@ impl Transfers {
             (None, RelayWay::Smarthost(smarthost)) => format!("{}:{}", smarthost.host, smarthost.port),
             (None, RelayWay::Mx) => {
                 let domain = to.domain();
-                let name = || self.routes.last_seen(domain).map_or_else(|| domain.to_string(), |site| named(&site));
+                let name =
+                    || self.shared.routes.last_seen(domain).map_or_else(|| domain.to_string(), |site| named(&site));
                 names.entry((number, domain.clone())).or_insert_with(name).clone()
             }
         };

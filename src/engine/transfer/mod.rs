@@ -83,6 +83,7 @@ pub(super) struct Shared {
     engine: Arc<Engine>,
     transmit: Arc<dyn Transmit>,
     relays: Relays,
+    routes: Arc<Routes>,
     /// Port of the receivers' servers.
     port: u16,
     capture: Option<Arc<CaptureRoute>>,
@@ -155,7 +156,6 @@ impl Shared {
 /// All transfers.
 pub(super) struct Transfers {
     shared: Arc<Shared>,
-    routes: Arc<Routes>,
 }
 
 impl Transfers {
@@ -173,6 +173,7 @@ impl Transfers {
         let shared = Shared {
             transmit,
             relays: Relays::new(egress.relays),
+            routes,
             port: egress.port,
             capture: egress.capture,
             rules: tables.rules,
@@ -191,7 +192,7 @@ impl Transfers {
             engine,
         };
         shared.timers().suspend(paused::NUMBER);
-        Self { shared: Arc::new(shared), routes }
+        Self { shared: Arc::new(shared) }
     }
 
     /// Finds the route of the message of `timer`.
@@ -239,21 +240,23 @@ impl Transfers {
             let relay = shared.relays.relay(number);
             let site = match &relay.way {
                 RelayWay::Smarthost(smarthost) => Site::of_smarthost(smarthost),
-                RelayWay::Mx => match self.routes.get(row.to.domain(), Timer::of_message(&queued), queued.stream) {
-                    Route::To(site) => site,
-                    Route::Asked => return Ok(()),
-                    Route::Full => {
-                        shared.leave_unassigned(&queued);
-                        if self.routes.has_room(queued.place.account, queued.stream) {
-                            shared.read_unassigned_soon();
+                RelayWay::Mx => {
+                    match self.shared.routes.get(row.to.domain(), Timer::of_message(&queued), queued.stream) {
+                        Route::To(site) => site,
+                        Route::Asked => return Ok(()),
+                        Route::Full => {
+                            shared.leave_unassigned(&queued);
+                            if self.shared.routes.has_room(queued.place.account, queued.stream) {
+                                shared.read_unassigned_soon();
+                            }
+                            return Ok(());
                         }
-                        return Ok(());
+                        Route::Failed(failure) => {
+                            shared.settle_unsent(queued, Unsent::NoRoute(number, failure));
+                            return Ok(());
+                        }
                     }
-                    Route::Failed(failure) => {
-                        shared.settle_unsent(queued, Unsent::NoRoute(number, failure));
-                        return Ok(());
-                    }
-                },
+                }
             };
             if shared.is_used_up(number, &site.name())? {
                 continue;

@@ -76,7 +76,7 @@ impl Transfers {
     fn site_for(&self, number: Number, row: &MessageRow) -> Option<Site> {
         match &self.shared.relays.relay(number).way {
             RelayWay::Smarthost(smarthost) => Some(Site::of_smarthost(smarthost)),
-            RelayWay::Mx => self.routes.last_seen(row.to.domain()),
+            RelayWay::Mx => self.shared.routes.last_seen(row.to.domain()),
         }
     }
 }

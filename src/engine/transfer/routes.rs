@@ -59,6 +59,16 @@ impl Routes {
         route
     }
 
+    /// Forgets the site of `domain`, which has other servers now. The next message looks it up.
+    pub(super) fn forget(&self, domain: &DomainName) {
+        let entries = &mut self.state().entries;
+        match entries.get_mut(domain) {
+            Some(Entry::Asked(asked)) => asked.stale = None,
+            Some(Entry::Known(_)) => drop(entries.remove(domain)),
+            None => {}
+        }
+    }
+
     /// Returns whether another message may wait for a lookup.
     pub(super) fn has_room(&self, account: AccountId, stream: Stream) -> bool {
         self.state().waiting.would_fit(&Claim::single(account, stream))

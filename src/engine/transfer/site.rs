@@ -31,6 +31,15 @@ impl Site {
         }
     }
 
+    /// Whether a mail server that the DNS names belongs to the site.
+    pub(super) fn has_server(&self, server: &str, shaping: &Shaping) -> bool {
+        match self {
+            Self::Provider(provider) => shaping.provider_of(&[server.to_owned()]) == Some(&**provider),
+            Self::Servers(servers) => servers.split(',').any(|name| name == server),
+            Self::Smarthost(_) | Self::Captured(_) => false,
+        }
+    }
+
     /// Returns the site of a relay's smarthost.
     pub(super) fn of_smarthost(smarthost: &Smarthost) -> Self {
         Self::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
@@ -85,5 +94,9 @@ mod tests {
         assert_ne!(site(&["mx1.host.example"]), site(&["mx2.host.example"]));
         let (gmail, workspace) = (site(&["gmail-smtp-in.l.google.com"]), site(&["aspmx.l.google.com"]));
         assert_eq!((gmail.provider(), &gmail), (Some("google"), &workspace));
+        let has = |site: &Site, server| site.has_server(server, Shaping::built_in());
+        assert!(has(&gmail, "alt1.aspmx.l.google.com") && !has(&gmail, "mx1.host.example"));
+        let two = site(&["mx1.host.example", "mx2.host.example"]);
+        assert!(has(&two, "mx2.host.example") && !has(&two, "host.example") && !has(&two, "alt1.aspmx.l.google.com"));
     }
 }

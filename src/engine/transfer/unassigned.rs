@@ -58,14 +58,14 @@ impl Transfers {
         row: &MessageRow,
         snapshot: &Snapshot,
     ) -> Result<Step, StoreError> {
-        let site = self.routes.last_seen(row.to.domain());
+        let site = self.shared.routes.last_seen(row.to.domain());
         let name = site.as_ref().map_or_else(|| row.to.domain().as_str().into(), |site| site.name());
         if suspension(snapshot, timer.account)?.is_some() || is_paused(snapshot, timer.account, &name, &row.to)? {
             return Ok(Step::PassOver);
         }
         Ok(match site {
-            None if self.routes.is_full() => Step::Stop,
-            None if !self.routes.has_room(timer.account, row.stream) => Step::PassOver,
+            None if self.shared.routes.is_full() => Step::Stop,
+            None if !self.shared.routes.has_room(timer.account, row.stream) => Step::PassOver,
             Some(_) | None => Step::Take,
         })
     }

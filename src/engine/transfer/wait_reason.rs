@@ -52,7 +52,7 @@ impl Transfers {
         let was_asked = transfer.last.mx_host.is_some();
         if !was_asked
             && transfer.crashes == 0
-            && matches!(self.routes.seen(domain), DomainState::Nothing | DomainState::Asked(_))
+            && matches!(self.shared.routes.seen(domain), DomainState::Nothing | DomainState::Asked(_))
         {
             return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
         }
@@ -88,14 +88,16 @@ impl Transfers {
         }
         let domain = record.row.to.domain();
         let Some(queue) = self.queue_of(account, record, now) else {
-            return match self.routes.seen(domain) {
+            return match self.shared.routes.seen(domain) {
                 DomainState::Asked(waited) if !self.goes_to_smarthost(account, record, now) => Wait {
                     reason: WaitReason::Dns,
                     since: now - waited,
                     until: None,
                     detail: format!("The mail servers of {domain} are being looked up."),
                 },
-                DomainState::Nothing if self.routes.is_full() && !self.goes_to_smarthost(account, record, now) => {
+                DomainState::Nothing
+                    if self.shared.routes.is_full() && !self.goes_to_smarthost(account, record, now) =>
+                {
                     Wait {
                         reason: WaitReason::Dns,
                         since: due,
@@ -192,7 +194,7 @@ impl Transfers {
     fn site_by(&self, number: Number, record: &MessageRecord) -> Option<Site> {
         match &self.shared.relays.relay(number).way {
             RelayWay::Smarthost(smarthost) => Some(Site::of_smarthost(smarthost)),
-            RelayWay::Mx => self.routes.last_seen(record.row.to.domain()),
+            RelayWay::Mx => self.shared.routes.last_seen(record.row.to.domain()),
         }
     }
 

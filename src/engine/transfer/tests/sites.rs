@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+use super::net::answer;
 use super::*;
 use crate::base::id::MessageId;
 use crate::domain::stream::Stream;
 use crate::engine::Tables;
 use crate::engine::transfer::tests::world::START;
+use crate::smtp::outcome::Phase;
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 
@@ -73,6 +75,38 @@ async fn a_refusing_site_charges_only_attempted_messages_and_one_message_probes_
     assert!(ids.iter().all(|id| world.progress(*id).0 == "delivered"), "the next probe opens the site for all");
     let kept = untouched.iter().filter(|id| world.progress(***id).1 == 1).count() as u32;
     assert_eq!(kept, 30 - met - 1, "of those that waited, one was the first probe");
+}
+
+#[tokio::test]
+async fn servers_that_a_domain_got_after_routing_say_nothing_about_its_former_site() {
+    let (mut world, mut moved) = (World::new().await, Vec::new());
+    for (domain, server, own) in
+        [("a.test", "mx.host.test", "mx.a.test"), ("b.test", "aspmx.l.google.com", "mx.b.test")]
+    {
+        world.net.serve(domain, &[server]);
+        world.send(&format!("first@{domain}")).await;
+        world.pass(0).await;
+        world.net.serve(domain, &[own]);
+        world.net.behave(own, Behaviour::Fails(Phase::Greeting, answer("554 no service")));
+        moved.extend(send_all(&world, 18, domain).await);
+    }
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 2, "their own servers take nothing");
+    let account = world.account;
+    world.become_another_account().await;
+    for (domain, server) in [("other.test", "mx.host.test"), ("gmail.test", "gmail-smtp-in.l.google.com")] {
+        world.net.serve(domain, &[server]);
+        let id = world.send_from("us@other.test", &format!("u@{domain}")).await;
+        world.pass(0).await;
+        assert_eq!(world.progress(id), ("delivered", 1), "no time has passed");
+    }
+    for own in ["mx.a.test", "mx.b.test"] {
+        world.net.behave(own, Behaviour::Takes);
+    }
+    world.pass(3600).await;
+    world.account = account;
+    assert!(moved.iter().all(|id| world.progress(*id).0 == "delivered"), "all were routed again");
+    assert!(world.net.seen()[2..].iter().all(|seen| !seen.to.ends_with("@a.test") || seen.host == "mx.a.test"));
 }
 
 #[tokio::test]

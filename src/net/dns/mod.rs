@@ -19,7 +19,7 @@ mod signed;
 mod tests;
 mod validation;
 #[cfg(test)]
-mod zone;
+pub(super) mod zone;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

@@ -16,10 +16,10 @@ use crate::engine::ports::Clock;
 
 /// A manual clock, which only changes when it is advanced.
 #[derive(Default)]
-pub(super) struct ManualClock(Mutex<Duration>);
+pub(in crate::net) struct ManualClock(Mutex<Duration>);
 
 impl ManualClock {
-    pub(super) fn advance(&self, by: Duration) {
+    pub(in crate::net) fn advance(&self, by: Duration) {
         *self.0.lock().unwrap() += by;
     }
 }

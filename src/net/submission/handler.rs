@@ -113,10 +113,10 @@ impl Handler {
     /// Accepts a message in a separate task, so that a client that disconnects, or a listener that stops, does not
     /// abort it.
     async fn accept(&mut self, message: ReceivedMessage) -> Decision {
-        let (Some(mut session), mut reservation) = (self.session.take(), self.reservation.take()) else {
+        let (Some(mut session), reservation) = (self.session.take(), self.reservation.take()) else {
             return Decision::CloseWithoutAnswer;
         };
-        if let Some(reservation) = &mut reservation {
+        if let Some(reservation) = &reservation {
             reservation.complete();
         }
         let accepting = tokio::spawn(async move {
@@ -175,13 +175,12 @@ impl MailHandler for Handler {
     fn reserve(&mut self, bytes: usize) -> bool {
         let Some((account, _)) = &self.login else { return false };
         let memory = &self.submission.memory;
-        let now = self.submission.engine.clock.monotonic();
-        let reservation = self.reservation.get_or_insert_with(|| Reservation::new(Arc::clone(memory), *account, now));
-        reservation.grow(bytes, now)
+        let reservation = self.reservation.get_or_insert_with(|| Reservation::new(Arc::clone(memory), *account));
+        reservation.grow(bytes)
     }
 
     fn on_data(&mut self, bytes: usize) {
-        if let Some(reservation) = &mut self.reservation {
+        if let Some(reservation) = &self.reservation {
             reservation.received(bytes);
         }
     }

@@ -1,8 +1,11 @@
 //! Memory limit of the messages that are being received or accepted, over all connections of submission.
 //!
-//! A client reserves the size that it declares, so a few that declare much and send little could hold all memory. A
-//! message that arrives slowly therefore loses its memory when another account that holds less needs it.
+//! A client reserves the size that it declares, so a few that declare much and send little could hold all memory. Each
+//! account must therefore send what it reserves within a time. A message of an account that doesn't loses its memory
+//! when another account that holds less needs it. This is counted by account, so new messages in place of old ones give
+//! no more time.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,33 +13,45 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::base::id::AccountId;
+use crate::engine::ports::Clock;
 use crate::machine::shares::Shares;
 
 /// Maximum number of bytes of all messages in flight.
 const ALL: usize = 256 << 20;
 /// Maximum number of bytes of one account's messages in flight.
 const EACH: usize = 192 << 20;
-/// Average number of bytes a second below which a message is slow.
-const RATE_MIN: u128 = 64 << 10;
-/// Age from which a message can be slow.
+/// Time in which an account must send what it reserves: 64 KiB/s for a message of 20 MiB.
+const PERIOD: Duration = Duration::from_secs(320);
+/// Time by which an account may be behind.
 const GRACE: Duration = Duration::from_secs(30);
+/// Time for which an account without messages is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The reservations of all connections.
 pub(super) struct Memory {
     shares: Shares<AccountId>,
-    reserved: HashMap<u64, Reserved>,
-    next: u64,
+    messages: HashMap<u64, IncomingMessage>,
+    last_number: u64,
+    accounts: HashMap<AccountId, AccountProgress>,
+    clock: Arc<dyn Clock>,
 }
 
 /// The memory of one message.
-struct Reserved {
+struct IncomingMessage {
     account: AccountId,
-    bytes: usize,
+    reserved: usize,
     received: usize,
-    /// Monotonic time of the reservation.
-    since: Duration,
-    is_received: bool,
+    is_complete: bool,
     revoked: Arc<Notify>,
+}
+
+/// The bytes that an account has sent, and those that it should have sent.
+struct AccountProgress {
+    /// Sum of the reserved bytes over time, in bytes times milliseconds.
+    reserved: u128,
+    received: u128,
+    /// Monotonic time up to which the sum is counted.
+    counted_to: Duration,
 }
 
 /// The reservation of one message, released when it is dropped.
@@ -47,88 +62,136 @@ pub(super) struct Reservation {
     revoked: Arc<Notify>,
 }
 
-impl Reserved {
-    fn is_slow(&self, now: Duration) -> bool {
-        let age = now.saturating_sub(self.since);
-        !self.is_received && age >= GRACE && (self.received as u128) * 1000 < RATE_MIN * age.as_millis()
+impl AccountProgress {
+    fn count(&mut self, held: usize, now: Duration) {
+        self.reserved += held as u128 * now.saturating_sub(self.counted_to).as_millis();
+        self.counted_to = self.counted_to.max(now);
     }
-}
 
-impl Default for Memory {
-    fn default() -> Self {
-        Self { shares: Shares::new(ALL, EACH), reserved: HashMap::new(), next: 0 }
+    /// Whether the account, which holds `held` bytes, is further behind than it may be.
+    const fn is_slow(&self, held: usize) -> bool {
+        self.reserved >= self.received * PERIOD.as_millis() + held as u128 * GRACE.as_millis()
     }
 }
 
 impl Memory {
-    /// Takes memory from slow messages of accounts that hold more than `account`, the largest first, until `bytes` are
-    /// free. Takes nothing if that isn't enough.
-    fn make_room(&mut self, account: AccountId, bytes: usize, now: Duration) {
-        if self.shares.free() >= bytes {
-            return;
-        }
-        let own = self.shares.held(&account);
-        let mut slow: Vec<_> = (self.reserved.iter())
-            .filter(|(_, reserved)| reserved.is_slow(now) && self.shares.held(&reserved.account) > own)
-            .map(|(number, reserved)| (self.shares.held(&reserved.account), reserved.bytes, *number))
-            .collect();
-        slow.sort_unstable();
-        let (mut taken, mut free) = (Vec::new(), self.shares.free());
-        while free < bytes {
-            let Some((_, freed, number)) = slow.pop() else { return };
-            free += freed;
-            taken.push(number);
-        }
-        for number in taken {
-            if let Some(reserved) = self.reserved.remove(&number) {
-                self.shares.give_back(&reserved.account, reserved.bytes);
-                reserved.revoked.notify_one();
-            }
-        }
-    }
-}
-
-impl Reservation {
-    /// Creates an empty reservation for a message of `account` at the monotonic time `now`.
-    pub(super) fn new(memory: Arc<Mutex<Memory>>, account: AccountId, now: Duration) -> Self {
-        let revoked = Arc::<Notify>::default();
-        let number = {
-            let mut memory = locked(&memory);
-            let number = memory.next;
-            memory.next += 1;
-            let (bytes, received, is_received, revoked) = (0, 0, false, Arc::clone(&revoked));
-            let reserved = Reserved { account, bytes, received, since: now, is_received, revoked };
-            memory.reserved.insert(number, reserved);
-            number
-        };
-        Self { memory, account, number, revoked }
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let (messages, accounts) = (HashMap::new(), HashMap::new());
+        Self { shares: Shares::new(ALL, EACH), messages, last_number: 0, accounts, clock }
     }
 
-    /// Reserves this many more bytes; false if that exceeds a limit or the reservation was revoked.
-    pub(super) fn grow(&mut self, bytes: usize, now: Duration) -> bool {
-        let memory = &mut *locked(&self.memory);
-        if memory.shares.each() - memory.shares.held(&self.account) >= bytes {
-            memory.make_room(self.account, bytes, now);
+    /// Adds a message without memory, and returns its number.
+    fn begin(&mut self, account: AccountId, revoked: Arc<Notify>) -> u64 {
+        let (shares, now) = (&self.shares, self.clock.monotonic());
+        self.accounts.retain(|other, known| shares.held(other) > 0 || known.counted_to + REMEMBERED > now);
+        self.accounts.entry(account).or_insert(AccountProgress { reserved: 0, received: 0, counted_to: now });
+        self.last_number += 1;
+        let message = IncomingMessage { account, reserved: 0, received: 0, is_complete: false, revoked };
+        self.messages.insert(self.last_number, message);
+        self.last_number
+    }
+
+    fn grow(&mut self, number: u64, bytes: usize) -> bool {
+        let Some(account) = self.messages.get(&number).map(|message| message.account) else { return false };
+        self.count(account);
+        if self.shares.held(&account) + bytes <= EACH {
+            self.make_room(account, bytes);
         }
-        let Some(reserved) = memory.reserved.get_mut(&self.number) else { return false };
-        let is_lent = memory.shares.take(&self.account, bytes).is_ok();
-        if is_lent {
-            reserved.bytes += bytes;
+        let is_lent = self.shares.take(&account, bytes).is_ok();
+        if let (true, Some(message)) = (is_lent, self.messages.get_mut(&number)) {
+            message.reserved += bytes;
         }
         is_lent
     }
 
+    /// Counts the bytes that the account holds up to now, before they change.
+    fn count(&mut self, account: AccountId) {
+        let (held, now) = (self.shares.held(&account), self.clock.monotonic());
+        if let Some(progress) = self.accounts.get_mut(&account) {
+            progress.count(held, now);
+        }
+    }
+
+    /// Revokes messages of slow accounts that hold more than `account` until `bytes` are free. Revokes none if that
+    /// isn't enough.
+    fn make_room(&mut self, account: AccountId, bytes: usize) {
+        let mut free = self.shares.free();
+        if free >= bytes {
+            return;
+        }
+        let mut revoked = Vec::new();
+        for (number, reserved) in self.revocable(account) {
+            revoked.push(number);
+            free += reserved;
+            if free >= bytes {
+                break;
+            }
+        }
+        if free >= bytes {
+            for message in revoked.into_iter().filter_map(|number| self.end(number)) {
+                message.revoked.notify_one();
+            }
+        }
+    }
+
+    /// Returns the unfinished messages of slow accounts that hold more than `account`, each with its reserved bytes.
+    /// The largest holder is first, with the message of which the most is still to come.
+    fn revocable(&mut self, account: AccountId) -> Vec<(u64, usize)> {
+        let (shares, own, now) = (&self.shares, self.shares.held(&account), self.clock.monotonic());
+        self.accounts.iter_mut().for_each(|(other, progress)| progress.count(shares.held(other), now));
+        let slow = |other: &AccountId| {
+            let held = shares.held(other);
+            (held > own && self.accounts.get(other)?.is_slow(held)).then_some(held)
+        };
+        let mut found: Vec<_> = (self.messages.iter())
+            .filter(|(_, message)| !message.is_complete)
+            .filter_map(|(number, message)| {
+                let missing = message.reserved.saturating_sub(message.received);
+                Some((Reverse((slow(&message.account)?, missing)), *number, message.reserved))
+            })
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, number, reserved)| (number, reserved)).collect()
+    }
+
+    /// Releases the memory of a message; `None` if it was revoked.
+    fn end(&mut self, number: u64) -> Option<IncomingMessage> {
+        let account = self.messages.get(&number)?.account;
+        self.count(account);
+        let message = self.messages.remove(&number)?;
+        self.shares.give_back(&account, message.reserved);
+        Some(message)
+    }
+}
+
+impl Reservation {
+    /// Creates an empty reservation for a message of `account`.
+    pub(super) fn new(memory: Arc<Mutex<Memory>>, account: AccountId) -> Self {
+        let revoked = Arc::<Notify>::default();
+        let number = locked(&memory).begin(account, Arc::clone(&revoked));
+        Self { memory, account, number, revoked }
+    }
+
+    /// Reserves this many more bytes; false if that exceeds a limit or the reservation was revoked.
+    pub(super) fn grow(&self, bytes: usize) -> bool {
+        locked(&self.memory).grow(self.number, bytes)
+    }
+
     /// Notes this many more received bytes of the message.
-    pub(super) fn received(&mut self, bytes: usize) {
-        if let Some(reserved) = locked(&self.memory).reserved.get_mut(&self.number) {
-            reserved.received += bytes;
+    pub(super) fn received(&self, bytes: usize) {
+        let memory = &mut *locked(&self.memory);
+        if let Some(message) = memory.messages.get_mut(&self.number) {
+            message.received += bytes;
+        }
+        if let Some(progress) = memory.accounts.get_mut(&self.account) {
+            progress.received += bytes as u128;
         }
     }
 
     /// Notes that the message has arrived: from now on the reservation can't be revoked.
-    pub(super) fn complete(&mut self) {
-        if let Some(reserved) = locked(&self.memory).reserved.get_mut(&self.number) {
-            reserved.is_received = true;
+    pub(super) fn complete(&self) {
+        if let Some(message) = locked(&self.memory).messages.get_mut(&self.number) {
+            message.is_complete = true;
         }
     }
 
@@ -140,10 +203,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let memory = &mut *locked(&self.memory);
-        if let Some(reserved) = memory.reserved.remove(&self.number) {
-            memory.shares.give_back(&self.account, reserved.bytes);
-        }
+        locked(&self.memory).end(self.number);
     }
 }
 
@@ -155,78 +215,94 @@ fn locked(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
 mod tests {
     use super::*;
     use crate::base::id::Ulid;
+    use crate::net::dns::zone::ManualClock;
 
-    const START: Duration = Duration::from_secs(1000);
     const MESSAGE: usize = 20 << 20;
+    const PAUSE: Duration = Duration::from_secs(29);
 
-    fn of(memory: &Arc<Mutex<Memory>>, account: u8) -> Reservation {
-        Reservation::new(Arc::clone(memory), AccountId(Ulid([account; 16])), START)
+    struct World {
+        memory: Arc<Mutex<Memory>>,
+        clock: Arc<ManualClock>,
     }
 
-    /// Messages of the account, each with memory for `MESSAGE` bytes.
-    fn messages(memory: &Arc<Mutex<Memory>>, account: u8, count: usize) -> Vec<Reservation> {
-        let mut messages: Vec<_> = (0..count).map(|_| of(memory, account)).collect();
-        assert!(messages.iter_mut().all(|message| message.grow(MESSAGE, START)));
-        messages
+    impl World {
+        fn new() -> Self {
+            let clock = Arc::new(ManualClock::default());
+            Self { memory: Arc::new(Mutex::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>))), clock }
+        }
+
+        fn message(&self, account: u8) -> Reservation {
+            Reservation::new(Arc::clone(&self.memory), AccountId(Ulid([account; 16])))
+        }
+
+        /// Messages of the account, each with memory for `MESSAGE` bytes.
+        fn messages(&self, account: u8, count: usize) -> Vec<Reservation> {
+            let messages: Vec<_> = (0..count).map(|_| self.message(account)).collect();
+            assert!(messages.iter().all(|message| message.grow(MESSAGE)));
+            messages
+        }
     }
 
-    async fn is_revoked(message: &Reservation) -> bool {
-        tokio::select! { biased; () = message.revoked() => true, () = std::future::ready(()) => false }
+    /// Returns the number of messages whose memory was revoked.
+    async fn revoked(messages: &[Reservation]) -> usize {
+        let mut count = 0;
+        for message in messages {
+            let lost = tokio::select! { biased; () = message.revoked() => 1, () = std::future::ready(()) => 0 };
+            assert_eq!(lost == 0, message.grow(0));
+            count += lost;
+        }
+        count
     }
 
     #[test]
     fn an_account_has_192_mib_and_all_accounts_have_256_mib() {
-        let memory = Arc::default();
-        let (mut one, mut other) = (of(&memory, 1), of(&memory, 2));
-        assert!(one.grow(EACH, START) && !one.grow(1, START));
-        assert!(other.grow(ALL - EACH, START) && !other.grow(1, START));
+        let world = World::new();
+        let (one, other) = (world.message(1), world.message(2));
+        assert!(one.grow(EACH) && !one.grow(1));
+        assert!(other.grow(ALL - EACH) && !other.grow(1));
         drop(one);
-        assert!(other.grow(1, START) && of(&memory, 1).grow(EACH - 1, START));
+        assert!(other.grow(1) && world.message(1).grow(EACH - 1));
     }
 
     #[tokio::test]
-    async fn a_slow_message_of_the_largest_holder_makes_room_for_an_account_that_holds_less() {
-        let memory = Arc::default();
-        let (mut large, small) = (messages(&memory, 1, 9), messages(&memory, 2, 3));
-        let late = START + GRACE;
-        assert!(!of(&memory, 3).grow(MESSAGE, late - Duration::from_millis(1)), "no message is slow yet");
-        let mut third = of(&memory, 3);
-        assert!(third.grow(MESSAGE, late));
-        let mut revoked = Vec::new();
-        for message in large.iter().chain(&small) {
-            revoked.push(is_revoked(message).await);
-        }
-        assert_eq!(revoked.iter().position(|revoked| *revoked), revoked.iter().rposition(|revoked| *revoked));
-        let lost = revoked.iter().position(|revoked| *revoked).unwrap();
-        assert!(lost < large.len() && !large[lost].grow(1, late));
+    async fn messages_of_a_slow_account_make_room_for_an_account_that_holds_less() {
+        let world = World::new();
+        let (large, small) = (world.messages(1, 9), world.messages(2, 3));
+        world.clock.advance(PAUSE);
+        assert!(!world.message(3).grow(MESSAGE), "no account is slow yet");
+        world.clock.advance(Duration::from_secs(1));
+        assert!(!world.message(1).grow(MESSAGE), "the largest holder");
+        let third = world.message(3);
+        assert!(third.grow(MESSAGE));
+        assert_eq!((revoked(&large).await, revoked(&small).await), (1, 0));
         drop((large, small, third));
-        assert!(messages(&memory, 4, 9).len() == 9, "memory is given back once");
+        assert_eq!(world.messages(4, 9).len(), 9, "memory is returned once");
     }
 
-    #[test]
-    fn fast_and_complete_messages_and_those_of_smaller_holders_keep_their_memory() {
-        let memory = Arc::default();
-        let (mut large, mut small) = (messages(&memory, 1, 9), messages(&memory, 2, 3));
-        for message in &mut large[1..] {
-            message.received(30 * (64 << 10));
+    #[tokio::test]
+    async fn new_messages_in_place_of_old_ones_give_no_more_time() {
+        let world = World::new();
+        let (mut large, _small) = (world.messages(1, 9), world.messages(2, 3));
+        for _ in 0..2 {
+            world.clock.advance(PAUSE);
+            for message in &mut large {
+                *message = world.message(1);
+                assert!(message.grow(MESSAGE));
+            }
         }
-        large[0].complete();
-        let late = START + GRACE;
-        assert!(!of(&memory, 1).grow(MESSAGE, late), "an account that holds more");
-        assert!(of(&memory, 3).grow(MESSAGE, late), "the smaller account's messages are slow");
-        assert!(small.iter_mut().filter_map(|message| message.grow(0, late).then_some(())).count() == 2);
-        assert!(large.iter_mut().all(|message| message.grow(0, late)));
+        assert!(world.message(3).grow(MESSAGE));
+        assert_eq!(revoked(&large).await, 1);
     }
 
-    #[test]
-    fn nothing_is_revoked_if_that_is_not_enough() {
-        let memory = Arc::default();
-        let (mut large, mut small) = (messages(&memory, 1, 9), messages(&memory, 2, 3));
-        for message in large.iter_mut().chain(&mut small).skip(1) {
-            message.complete();
-        }
-        let late = START + GRACE;
-        assert!(!of(&memory, 3).grow(MESSAGE + ALL - 12 * MESSAGE + 1, late));
-        assert!(large[0].grow(0, late));
+    #[tokio::test]
+    async fn accounts_that_send_and_complete_messages_keep_their_memory() {
+        let world = World::new();
+        let (large, small) = (world.messages(1, 9), world.messages(2, 3));
+        large.iter().for_each(|message| message.received(MESSAGE / 10));
+        small[1..].iter().for_each(Reservation::complete);
+        world.clock.advance(PAUSE * 2);
+        let third = world.message(3);
+        assert!(third.grow(MESSAGE) && !third.grow(MESSAGE), "there is one message to revoke");
+        assert_eq!((revoked(&large).await, revoked(&small[1..]).await, revoked(&small[..1]).await), (0, 0, 1));
     }
 }

@@ -86,13 +86,14 @@ pub struct DevAccess {
 impl Submission {
     /// Creates the submission service of `engine`, announced as `hostname`.
     pub fn new(engine: Arc<Engine>, hostname: &str, limits: SubmissionLimits) -> Arc<Self> {
+        let memory = Arc::new(Mutex::new(Memory::new(Arc::clone(&engine.clock))));
         Arc::new(Self {
             engine,
             hostname: hostname.to_owned(),
             gate: ConnectionCap::new(limits.connections, limits.connections_per_address),
             logins: Logins::new(limits.connections_per_key, limits.connections),
             failed_logins: FailedLogins::new(limits.failed_logins),
-            memory: Arc::default(),
+            memory,
             limits,
         })
     }

@@ -274,6 +274,10 @@ pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, PageErr
     search.faults.iter().for_each(|fault| violations.add("q", fault.as_str()));
     let filter = search.filter(&mut violations);
     let filter = of_messages(engine, filter, &mut violations);
+    // The page of the search shows the faults at its fields.
+    if !violations.is_empty() {
+        return Ok(html::redirect(&address("/messages", &search.params(), None)));
+    }
     events::export_of(&visit, &query, Some(ExportFilter::Messages(Box::new(filter))), violations).await
 }
 

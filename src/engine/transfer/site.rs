@@ -31,7 +31,7 @@ impl Site {
         }
     }
 
-    /// Whether a mail server that the DNS names belongs to the site.
+    /// Returns whether a mail server that the DNS names belongs to the site.
     pub(super) fn has_server(&self, server: &str, shaping: &Shaping) -> bool {
         match self {
             Self::Provider(provider) => shaping.provider_of(&[server.to_owned()]) == Some(&**provider),

@@ -68,7 +68,7 @@ impl AccountProgress {
         self.counted_to = self.counted_to.max(now);
     }
 
-    /// Whether the account, which holds `held` bytes, is further behind than it may be.
+    /// Returns whether the account, which holds `held` bytes, is further behind than it may be.
     const fn is_slow(&self, held: usize) -> bool {
         self.reserved >= self.received * PERIOD.as_millis() + held as u128 * GRACE.as_millis()
     }

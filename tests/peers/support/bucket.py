@@ -4,6 +4,7 @@ import email.utils
 import http.client
 import http.server
 import re
+import ssl
 import sys
 import threading
 import time
@@ -18,7 +19,8 @@ BUCKET = "mail-replica"
 class Bucket:
     """The bucket. `endpoint` is the proxy's; `objects` bypasses it."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, listen: tuple[str, int] = (LOOPBACK, 0), certificate: Path | None = None):
+        """`listen` is the proxy's address. With a certificate, the proxy requires TLS."""
         folder.mkdir()
         self.port = free_port()
         program = Path(sys.executable).parent / "moto_server"
@@ -28,7 +30,12 @@ class Bucket:
         self._ask("PUT", f"/{BUCKET}")
         self.credentials = folder / "credentials"
         self.credentials.write_text("[default]\naws_access_key_id = AKIATEST\naws_secret_access_key = secret\n")
-        self.proxy = _Proxy(self.port)
+        self.proxy = _Proxy(self.port, listen)
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            # Handshakes take place in the connections' threads.
+            self.proxy.socket = context.wrap_socket(self.proxy.socket, server_side=True, do_handshake_on_connect=False)
         self.endpoint = f"http://{LOOPBACK}:{self.proxy.server_port}"
         self.section = {
             "url": f"s3://{BUCKET}/replica",
@@ -92,8 +99,8 @@ class _Proxy(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int):
-        super().__init__((LOOPBACK, 0), _Handler)
+    def __init__(self, port: int, listen: tuple[str, int] = (LOOPBACK, 0)):
+        super().__init__(listen, _Handler)
         self.port, self.mode, self.requests, self.delay = port, "honest", [], 0
         self.times: list[float] = []
         self.concerns = self.held = lambda method, path: True

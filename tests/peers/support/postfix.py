@@ -4,6 +4,7 @@ Known mailboxes are Maildirs filled by virtual(8); anybody else at the domain is
 started by root. Its daemons then run as system users that every Debian has, so no account has to be created."""
 
 import os
+import signal
 import socketserver
 import threading
 import time
@@ -161,6 +162,14 @@ class Postfix(Maildirs):
         """Returns Postfix's log so far."""
         files = [self.folder / "output", self.folder / "log"]
         return "".join(file.read_text(errors="replace") for file in files if file.exists())
+
+    def hangs(self):
+        """Stops it in the middle of its work: it accepts connections, but answers nothing."""
+        os.killpg(self.child.pid, signal.SIGSTOP)
+
+    def goes_on(self):
+        """Ends that."""
+        os.killpg(self.child.pid, signal.SIGCONT)
 
     def close(self):
         """Stops master and every daemon under it."""

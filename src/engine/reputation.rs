@@ -217,7 +217,7 @@ fn log_crossing(
 /// Formats a rate for the log.
 fn percent(rate: machine::Rate) -> String {
     match rate.millionths() {
-        Some(share) => format!("{}.{:02} % ({} of {})", share / 10_000, share % 10_000 / 100, rate.count, rate.of),
+        Some(share) => format!("{}.{:02}% ({} of {})", share / 10_000, share % 10_000 / 100, rate.count, rate.of),
         None => format!("{} of {}", rate.count, rate.of),
     }
 }

@@ -151,7 +151,7 @@ impl Rate {
     }
 
     /// Returns the level that the rate raises to.
-    fn raises(self, measure: Measure) -> Level {
+    pub fn raises(self, measure: Measure) -> Level {
         if self.of < DELIVERIES_MIN || self.count < COUNT_MIN { Level::Ok } else { self.level(measure, 10) }
     }
 

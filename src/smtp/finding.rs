@@ -82,32 +82,32 @@ pub fn outcome_unknown() -> Bounce {
 
 /// Returns the failure for a connection that was not established.
 pub fn unreachable(why: &str) -> Bounce {
-    soft(Category::ConnectionFailed, "4.4.1", "local-unreachable", tried_again("no connection to the server", why))
+    soft(Category::ConnectionFailed, "4.4.1", "local-unreachable", tried_again("No connection to the server", why))
 }
 
 /// Returns the failure for a missing answer within a phase's deadline.
 pub fn timed_out() -> Bounce {
-    soft(Category::ConnectionFailed, "4.4.1", "local-timed-out", tried_again("the server did not answer in time", ""))
+    soft(Category::ConnectionFailed, "4.4.1", "local-timed-out", tried_again("The server did not answer in time", ""))
 }
 
 /// Returns the failure for a lost connection.
 pub fn closed(why: &str) -> Bounce {
-    soft(Category::ConnectionFailed, "4.4.2", "local-closed", tried_again("the connection was lost", why))
+    soft(Category::ConnectionFailed, "4.4.2", "local-closed", tried_again("The connection was lost", why))
 }
 
 /// Returns the failure for bytes that are not SMTP.
 pub fn unreadable(why: &str) -> Bounce {
-    soft(Category::ProtocolError, "4.5.0", "local-unreadable", tried_again("the server's answer can't be read", why))
+    soft(Category::ProtocolError, "4.5.0", "local-unreadable", tried_again("The server's answer can't be read", why))
 }
 
 /// Returns the failure for TLS that could not be set up.
 pub fn tls_failed(why: &str) -> Bounce {
-    soft(Category::TlsFailure, "4.7.5", "local-tls-failed", tried_again("no secured connection to the server", why))
+    soft(Category::TlsFailure, "4.7.5", "local-tls-failed", tried_again("No secured connection to the server", why))
 }
 
 /// Returns the failure for a server that does not meet the receiver's policy.
 pub fn policy_failed(why: &str) -> Bounce {
-    let what = "the receiver's policy requires a secured connection, which its server did not provide";
+    let what = "The receiver's policy requires a secured connection, which its server did not provide";
     soft(Category::TlsFailure, "4.7.5", "local-tls-policy", tried_again(what, why))
 }
 
@@ -116,8 +116,8 @@ fn soft(category: Category, status: &str, rule: &str, advice: String) -> Bounce 
 }
 
 fn tried_again(what: &str, why: &str) -> String {
-    let colon = if why.is_empty() { "" } else { ": " };
-    format!("Nothing to do: {what}{colon}{why}. Postrider retries the message.")
+    let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+    format!("Nothing to do: Postrider retries the message. {what}{why}.")
 }
 
 fn found(

@@ -48,15 +48,37 @@ struct Advice {
 enum AdviceCondition {
     Always,
     Blocked,
+    Listed,
     Deferred,
     Complained,
+}
+
+/// Whether a provider refused the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Refusal {
+    /// It did not.
+    #[default]
+    None,
+    /// It refused the sender.
+    Blocked,
+    /// It refused the sender, and its most frequent answer names a block list.
+    Listed,
+}
+
+impl Refusal {
+    /// Returns the refusal of a sender whose most frequent answer is `answer`.
+    pub fn by(answer: Option<&str>) -> Self {
+        let words = ["blocklist", "block list", "blacklist", "black list", "dnsbl", "spamhaus", "listed"];
+        let answer = answer.unwrap_or_default().to_lowercase();
+        if words.iter().any(|word| answer.contains(word)) { Self::Listed } else { Self::Blocked }
+    }
 }
 
 /// A sender's results at a provider, which select the advice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProviderResults {
     /// Whether the provider refused the sender.
-    pub is_blocked: bool,
+    pub refusal: Refusal,
     /// Whether the provider deferred messages.
     pub is_deferred: bool,
     /// Whether recipients complained.
@@ -67,7 +89,8 @@ impl ProviderResults {
     const fn needs(self, when: AdviceCondition) -> bool {
         match when {
             AdviceCondition::Always => true,
-            AdviceCondition::Blocked => self.is_blocked,
+            AdviceCondition::Blocked => !matches!(self.refusal, Refusal::None),
+            AdviceCondition::Listed => matches!(self.refusal, Refusal::Listed),
             AdviceCondition::Deferred => self.is_deferred,
             AdviceCondition::Complained => self.has_complaints,
         }
@@ -122,11 +145,15 @@ mod tests {
     fn advice_depends_on_the_senders_results() {
         let guide = ProviderGuide::built_in();
         assert_eq!(guide.advice("google", ProviderResults::default()).len(), 1);
-        let blocked = ProviderResults { is_blocked: true, ..ProviderResults::default() };
+        let blocked = ProviderResults { refusal: Refusal::Blocked, ..ProviderResults::default() };
         assert!(guide.advice("google", blocked)[1].contains("5.7.26"));
         let complained = ProviderResults { has_complaints: true, ..ProviderResults::default() };
         assert_eq!(guide.advice("yahoo", complained).len(), 2);
         assert!(guide.advice("a site of one's own", blocked).is_empty());
+        let listed =
+            ProviderResults { refusal: Refusal::by(Some("554 Client host Blocked using zen.Spamhaus.org")), ..blocked };
+        assert!(guide.advice("other", listed)[1].contains("block list") && guide.advice("other", blocked).len() == 1);
+        assert_eq!([None, Some("550 5.1.1 User unknown")].map(Refusal::by), [Refusal::Blocked; 2]);
         assert_eq!((guide.links("google").len(), guide.links("nobody").len()), (3, 0));
     }
 }

@@ -9,7 +9,7 @@ use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::describe;
 use crate::machine::provider::share;
 use crate::machine::reputation::Level;
-use crate::smtp::provider_guide::{GuideLink, ProviderGuide, ProviderResults};
+use crate::smtp::provider_guide::{GuideLink, ProviderGuide, ProviderResults, Refusal};
 
 /// All providers.
 #[derive(Serialize)]
@@ -82,7 +82,10 @@ impl<'a> ProviderView<'a> {
         let (counts, answered) = (&of.counts, of.answered());
         let guide = ProviderGuide::built_in();
         let experience = ProviderResults {
-            is_blocked: counts.bounced_block > 0,
+            refusal: match counts.bounced_block {
+                0 => Refusal::None,
+                _ => Refusal::by(of.answers.first().and_then(|answer| answer.response.as_deref())),
+            },
             is_deferred: counts.deferred > 0,
             has_complaints: counts.complained > 0,
         };

@@ -9,7 +9,7 @@ use crate::base::id::MessageId;
 use crate::http::answer::Answer;
 use crate::http::handlers::providers::DAYS_DEFAULT;
 use crate::http::view::providers::{AnswerView, LinkView, ProviderView, ProvidersView};
-use crate::machine::reputation::Level;
+use crate::machine::reputation::{Level, Measure, Rate};
 use crate::panel::chart::percent;
 use crate::panel::components::{Badge, Choice, excerpt, grouped};
 use crate::panel::form::Form;
@@ -52,6 +52,8 @@ struct ProviderLine {
     /// Whether the provider has sent more bounces and deferrals than the answers count.
     is_sample: bool,
     has_many_deferrals: bool,
+    /// Badge of a bounce rate above a threshold.
+    bounce_badge: Option<Badge>,
     advice: Vec<&'static str>,
     links: Vec<LinkView>,
 }
@@ -119,6 +121,7 @@ impl ProviderLine {
             half: time(of.p50_seconds),
             most: time(of.p95_seconds),
             is_sample: of.answers.iter().map(|answer| answer.count).sum::<u64>() < bounced + of.deferred,
+            bounce_badge: bounce_badge(Rate { count: bounced, of: bounced + of.delivered }),
             has_many_deferrals: of.deferral_rate.is_some_and(|rate| rate >= DEFERRALS_HIGH),
             answers: of.answers.iter().map(AnswerLine::new).collect(),
             advice: of.advice,
@@ -132,7 +135,7 @@ impl AnswerLine {
         let answer = match (of.smtp_response, of.smtp_code) {
             (Some(response), _) => excerpt(response, ""),
             (None, Some(code)) => code.to_string(),
-            (None, None) => "no answer".to_owned(),
+            (None, None) => "No answer".to_owned(),
         };
         let category = of.category.map(wording::category).unwrap_or_default();
         Self { count: grouped(of.count), answer, category, message: of.message_id }
@@ -144,6 +147,15 @@ const fn badge(level: Level) -> Badge {
         Level::Ok => Badge::new("Low", "good", "check"),
         Level::Warn => Badge::new("warning", "wait", "warn"),
         Level::Alarm => Badge::new("Limit", "bad", "flag"),
+    }
+}
+
+/// Returns the badge of a bounce rate that the overview reports too.
+fn bounce_badge(rate: Rate) -> Option<Badge> {
+    match rate.raises(Measure::Bounces) {
+        Level::Ok => None,
+        Level::Warn => Some(Badge::new("High", "wait", "warn")),
+        Level::Alarm => Some(Badge::new("High", "bad", "warn")),
     }
 }
 
@@ -186,6 +198,13 @@ mod tests {
         };
         assert!(line(Some(0.25), 6).has_many_deferrals && line(Some(0.25), 6).is_sample);
         assert!(!line(Some(0.24), 5).has_many_deferrals && !line(None, 5).is_sample);
+    }
+
+    #[test]
+    fn bounces_above_a_threshold_are_marked_as_on_the_overview() {
+        let tone = |count, of| bounce_badge(Rate { count, of }).map(|badge| badge.tone());
+        assert_eq!([tone(1, 100), tone(2, 100), tone(5, 100)], [None, Some("wait"), Some("bad")]);
+        assert_eq!(tone(9, 99), None, "there are too few messages for a rate");
     }
 
     #[test]

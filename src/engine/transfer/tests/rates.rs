@@ -85,7 +85,7 @@ async fn crossing_a_threshold_is_logged_once_and_again_when_the_rate_falls() {
     let logged = lines.next().await;
     assert_eq!(logged.len(), 1, "{logged:?}");
     let account = format!("account={}", world.account);
-    for part in ["ERROR", &account, "transactional", "bounces", "5.82 % (6 of 103)", "stop writing to them"] {
+    for part in ["ERROR", &account, "transactional", "bounces", "5.82% (6 of 103)", "stop writing to them"] {
         assert!(logged[0].contains(part), "{part}: {logged:?}");
     }
     assert!(!logged[0].contains("full.test"), "no address: {logged:?}");

@@ -179,7 +179,7 @@ pub fn advise(evidence: &Evidence) -> Advice {
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Unknown if !evidence.was_checked => {
-            let reason = "The DNS was not checked yet. If the domain has a DMARC record, keep that one.";
+            let reason = "The DNS was not checked yet. Check it first, and publish this record only if there is none.";
             return Advice::new(Action::Publish, reason).with_record(&evidence.our_record);
         }
         Discovery::Unknown => {

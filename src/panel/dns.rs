@@ -95,7 +95,7 @@ fn line(row: &DomainRow, settings: &Settings, record: ExpectedRecord) -> RecordL
         RecordStatus::Ok => Badge::new("found", "good", "check"),
         RecordStatus::Missing => Badge::new("missing", if record.required { "bad" } else { "wait" }, "cross"),
         RecordStatus::Mismatch => Badge::new("different", if record.required { "bad" } else { "wait" }, "warn"),
-        RecordStatus::Unchecked => Badge::new("unchecked", "calm", "clock"),
+        RecordStatus::Unchecked => Badge::new("not checked", "calm", "clock"),
     };
     let none = match (status, finding) {
         (RecordStatus::Unchecked, None) => "Not checked",
@@ -150,11 +150,15 @@ fn words(row: &DomainRow, record: &ExpectedRecord) -> (&'static str, &'static st
                 Some((_, DkimState::Standby)) => {
                     ("DKIM, standby", "Used after the next rotation, or if the active key's record is lost.")
                 }
-                Some((DkimAlgorithm::Ed25519Sha256, _)) => ("DKIM, Ed25519", "Second signature."),
+                Some((DkimAlgorithm::Ed25519Sha256, _)) => {
+                    ("DKIM, Ed25519", "A second signature, with a newer algorithm.")
+                }
                 Some((DkimAlgorithm::RsaSha256, _)) | None => ("DKIM, RSA", "Proves the mail is yours and unchanged."),
             }
         }
-        RecordPurpose::ReturnPath => ("Return path", "Returns bounces, aligns SPF."),
+        RecordPurpose::ReturnPath => {
+            ("Return path", "Bounces come back to this server, and SPF passes for your domain.")
+        }
         RecordPurpose::Spf => ("SPF", "Servers allowed to send."),
         RecordPurpose::Dmarc => ("DMARC", "Policy for unauthenticated mail."),
     }

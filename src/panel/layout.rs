@@ -210,6 +210,8 @@ pub(super) struct PageFrame {
     pub(super) shortcuts: Shortcuts,
     /// Result of the last action, in one sentence.
     pub(super) done: Option<String>,
+    /// Whether the result of the last action needs attention.
+    pub(super) needs_attention: bool,
     /// Form that undoes the last action, if one step can.
     pub(super) undo: Option<Undo>,
 }
@@ -245,6 +247,7 @@ impl PageFrame {
             once: visit.api.sent_forms.number(&*visit.api.engine.entropy),
             shortcuts: Shortcuts::of(&visit.call.headers),
             done: None,
+            needs_attention: false,
             undo: None,
         })
     }
@@ -263,6 +266,13 @@ impl PageFrame {
     #[must_use]
     pub(super) fn with_done<S: Into<String>>(mut self, done: Option<S>) -> Self {
         self.done = done.map(Into::into);
+        self
+    }
+
+    /// Sets whether the result of the finished action needs attention.
+    #[must_use]
+    pub(super) const fn with_attention(mut self, needs_attention: bool) -> Self {
+        self.needs_attention = needs_attention;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::Judgement;
+use super::{Judgement, NOT_LOOKED_UP};
 use crate::domain::dmarc_walk::{Discovery, PublishedRecord};
 use crate::domain::spf_record;
 
@@ -74,7 +74,7 @@ fn not_covered(record: &str, uncovered: &[IpAddr], term: &str) -> Judgement {
 }
 
 pub(super) fn not_looked_up(what: &str) -> Judgement {
-    Judgement::unknown(format!("{what} was not checked yet, or the lookup failed."))
+    Judgement::unknown(format!("{what} {NOT_LOOKED_UP}"))
 }
 
 /// A record that a domain should publish.

@@ -130,6 +130,9 @@ impl ItemId {
     }
 }
 
+/// End of the finding of a record that was not looked up.
+const NOT_LOOKED_UP: &str = "was not checked yet, or the lookup failed.";
+
 /// The judgement of one item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judgement {
@@ -142,6 +145,11 @@ pub struct Judgement {
 }
 
 impl Judgement {
+    /// Returns whether a record was not looked up, so that the item can't be judged.
+    pub fn is_not_looked_up(&self) -> bool {
+        self.status == Status::Unknown && self.seen.ends_with(NOT_LOOKED_UP)
+    }
+
     fn new(status: Status, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { status, seen: seen.into(), remedy: Some(remedy.into()) }
     }

@@ -23,6 +23,8 @@ struct ChecklistPage {
     name: String,
     checked_at: Option<Moment>,
     can_verify: bool,
+    /// Number of items that are open because the DNS was never checked.
+    unchecked: usize,
     verdict: String,
     items: Vec<ItemLine>,
     curl: String,
@@ -44,14 +46,23 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let row = engine.domain(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     let mut items = engine.checklist(visit.account_id(), id, &row).await?;
     items.sort_by_key(|(_, judgement)| urgency(judgement.status));
+    let verdict = verdict(&items);
+    let is_unchecked =
+        |(_, judgement): &&(ItemId, Judgement)| row.last_checked_at.is_none() && judgement.is_not_looked_up();
+    let unchecked = items.iter().filter(is_unchecked).count();
+    let items = items.into_iter().map(|item| match is_unchecked(&&item) {
+        true => ItemLine { badge: Badge::new("not checked", "calm", "clock"), seen: String::new(), ..line(item) },
+        false => line(item),
+    });
     let page = ChecklistPage {
         frame: PageFrame::new(&visit, format!("Checklist of {}", row.name), "/domains")?,
         id,
         name: row.name.to_string(),
         checked_at: row.last_checked_at.map(|at| visit.detail(at)),
         can_verify: row.next_check_at.is_some(),
-        verdict: verdict(&items),
-        items: items.into_iter().map(line).collect(),
+        verdict,
+        unchecked,
+        items: items.collect(),
         curl: curl(&visit, &format!("/v1/domains/{id}/checklist")),
     };
     html::page(StatusCode::OK, &page)

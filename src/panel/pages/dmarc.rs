@@ -6,7 +6,8 @@ use askama::Template;
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
-use crate::base::id::DomainId;
+use super::dmarc_verdict::Verdict;
+use crate::base::id::{DmarcReportId, DomainId};
 use crate::domain::dmarc_record::DmarcPolicy;
 use crate::domain::dmarc_source::{DmarcCounts, SourceKind};
 use crate::domain::dmarc_walk::Discovery;
@@ -16,7 +17,6 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX, date, days_of, mark_of, refused, reporter_of, shown};
 use crate::http::view::dmarc_reporters::REPORTERS_MAX;
-use crate::machine::dmarc_advice::{Action, Advice};
 use crate::panel::chart::{Bar, Chart, Column, Heading};
 use crate::panel::components::{Badge, Choice, grouped};
 use crate::panel::form::Form;
@@ -25,6 +25,8 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::Record;
+use crate::store::op::dmarc::day_of;
+use crate::store::row::dmarc::DmarcReportRow;
 
 /// Maximum number of sources on the page, the largest ones. The API returns more.
 const SOURCES_MAX: usize = 50;
@@ -42,17 +44,16 @@ struct DmarcPage {
     frame: PageFrame,
     id: DomainId,
     domain: String,
-    verdict: &'static str,
-    reason: String,
+    verdict: Verdict,
     blockers: Vec<String>,
-    is_problem: bool,
-    change: Option<String>,
     record_name: String,
     policy: PolicyLine,
     figures: Vec<(&'static str, String)>,
     ranges: Vec<Choice>,
     /// Whether the service receives mail, so that reports can arrive.
     receives_reports: bool,
+    /// Reason why the reports have no messages.
+    no_messages: &'static str,
     days: u32,
     chart: Option<Chart>,
     day_lines: Vec<DayLine>,
@@ -61,6 +62,7 @@ struct DmarcPage {
     hidden_sources: usize,
     reporters: Vec<ReporterLine>,
     reports: Vec<ReportLine>,
+    has_more_reports: bool,
     record: Record,
 }
 
@@ -135,34 +137,33 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     };
     let engine = &visit.api.engine;
     let overview = engine.dmarc_overview(visit.account_id(), id, days).await?.ok_or(ApiError::NotFound)?;
+    let row = engine.domain(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     let page = PageRequest { before: None, limit: REPORTS_MAX };
-    let Page { rows, .. } = engine.dmarc_reports(visit.account_id(), id, page)?;
+    let Page { rows, next } = engine.dmarc_reports(visit.account_id(), id, page)?;
     let own = format!("/domains/{id}/dmarc");
     let steps = steps(&overview);
-    let (verdict, reason) = first_lines(&overview.advice, !rows.is_empty());
     let with_messages = || steps.iter().rev().filter(|(_, counts)| counts.messages() > 0);
     let page = DmarcPage {
         frame: PageFrame::new(&visit, format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
         id,
         domain: overview.domain.to_string(),
-        verdict,
-        reason,
+        verdict: Verdict::new(&overview.advice, &overview.published, &row, !rows.is_empty()),
         blockers: overview.advice.blockers.iter().take(SOURCES_MAX).map(ToString::to_string).collect(),
-        is_problem: matches!(overview.advice.action, Action::Fix | Action::Review),
-        change: overview.advice.record.clone(),
         record_name: format!("_dmarc.{}", overview.domain),
         policy: PolicyLine::new(&overview.published),
         figures: figures(&overview),
         ranges: RANGES.map(|range| choice(&own, range, days)).into(),
         days,
         receives_reports: engine.settings.receives_mail,
+        no_messages: no_messages(engine.settings.receives_mail, &rows),
         chart: (overview.counts.messages() > 0).then(|| chart(&overview, &steps)),
         day_lines: with_messages().map(|(day, counts)| DayLine::new(short(*day, overview.to), counts)).collect(),
         is_weekly: days > DAYS_SHOWN,
         hidden_sources: overview.sources_total.saturating_sub(SOURCES_MAX),
         sources: overview.sources.iter().take(SOURCES_MAX).map(|source| SourceLine::new(source, &overview)).collect(),
         reporters: reporter_lines(overview.reporters),
-        reports: rows.iter().map(|(_, row)| ReportLine::new(row)).collect(),
+        reports: rows.iter().map(|(_, row)| ReportLine::new(row, overview.to)).collect(),
+        has_more_reports: next.is_some(),
         record: Record::new(&visit, id, &own, &format!("/v1{own}")),
     };
     html::page(StatusCode::OK, &page)
@@ -208,25 +209,14 @@ fn reporter_lines(reporters: Vec<Reporter>) -> Vec<ReporterLine> {
     shown.map(ReporterLine::from).collect()
 }
 
-/// Returns the verdict and its reason. Without reports the verdict says so.
-fn first_lines(advice: &Advice, has_reports: bool) -> (&'static str, String) {
-    if has_reports || advice.action != Action::Wait {
-        return (verdict(advice.action), advice.reason.clone());
-    }
-    let reason = format!("{} Send mail and wait: receivers report once a day.", advice.reason);
-    ("No reports yet, so your mail can't be judged", reason)
-}
-
-const fn verdict(action: Action) -> &'static str {
-    match action {
-        Action::Publish => "Publish a DMARC record",
-        Action::AddRua => "Ask for reports at this server",
-        Action::Wait => "Wait for more reports",
-        Action::Fix => "Repair your own mail first",
-        Action::Review => "Review the sources that fail",
-        Action::Quarantine => "Ready for p=quarantine",
-        Action::Reject => "Ready for p=reject",
-        Action::Keep => "Protected: nothing to do",
+/// Returns the reason why the reports of a period have no messages. `latest` are the latest reports.
+fn no_messages(receives_mail: bool, latest: &[(DmarcReportId, DmarcReportRow)]) -> &'static str {
+    match latest {
+        _ if !receives_mail => "Reports appear here once the service receives mail.",
+        [_, ..] if latest.iter().all(|(_, row)| !row.is_authentic) => {
+            "The latest reports have no valid signature of their From domain, so they are not counted."
+        }
+        _ => "Receivers send reports once a day to the address in your DMARC record.",
     }
 }
 
@@ -350,8 +340,8 @@ const fn kind(kind: SourceKind) -> Badge {
 }
 
 impl ReportLine {
-    fn new(row: &crate::store::row::dmarc::DmarcReportRow) -> Self {
-        let day = |at| crate::base::time::Timestamp::to_date(at);
+    fn new(row: &DmarcReportRow, today: u32) -> Self {
+        let day = |at| short(day_of(at), today);
         let (begin, end) = (day(row.begin), day(row.end));
         Self {
             reporter: row.reporter.clone(),
@@ -385,16 +375,4 @@ fn share(count: u64, of: u64) -> String {
     }
     let tenths = u128::from(count) * 1000 / u128::from(of);
     format!("{}.{}%", tenths / 10, tenths % 10)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_reports_the_first_line_says_so() {
-        let advice = |action| Advice { action, record: None, reason: "Why.".to_owned(), blockers: Vec::new() };
-        assert!(first_lines(&advice(Action::Wait), false).0.starts_with("No reports yet"));
-        assert_eq!(first_lines(&advice(Action::Wait), true), ("Wait for more reports", "Why.".to_owned()));
-    }
 }

@@ -93,20 +93,12 @@ fn written(
     typed_days: Option<String>,
     faults: FormErrors,
 ) -> Result<Answer, PageError> {
-    let done = match Form::of_query(&visit.call).text("done") {
-        "added" => Some("Domain added. Publish its records, then check."),
-        "checked" => Some("Records checked."),
-        "rotated" => Some("New keys created. They sign once published."),
-        "scheduled" => Some("Rotation changed."),
-        "rotated-standby" => Some("The standby keys sign from now on. Publish the records of the next ones."),
-        "waiting" => Some("Not rotated: the records of the next keys are not published yet."),
-        "saved" => Some("Stream changed for new mail."),
-        _ => None,
-    };
     let lines = dns::lines(&row, &visit.api.engine.settings);
+    let found = dns::found(&row, &lines);
+    let (done, needs_attention) = result(visit, &lines, found.as_deref());
     let own = format!("/domains/{id}");
     let page = DomainPage {
-        frame: PageFrame::new(visit, row.name.as_str(), "/domains")?.with_done(done),
+        frame: PageFrame::new(visit, row.name.as_str(), "/domains")?.with_done(done).with_attention(needs_attention),
         id,
         name: row.name.to_string(),
         badge: badge_of(row.status),
@@ -122,13 +114,32 @@ fn written(
         next_rotation_at: row.rotation.next_at.map(|at| visit.detail(at)),
         zone_file: dns::zone_file(&lines),
         zone: row.name.registrant_domain().to_owned(),
-        found: dns::found(&row, &lines)
-            .map_or_else(|| "Not checked".to_owned(), |number| format!("{number} records found")),
+        found: found.map_or_else(|| "Not checked".to_owned(), |number| format!("{number} records found")),
         lines,
         keys: row.dkim.iter().rev().map(|key| key_line(visit, key)).collect(),
         record: Record::new(visit, id, &own, &format!("/v1/domains/{id}")),
     };
     html::page(status, &page)
+}
+
+/// Returns the result of the last action in a sentence, and whether it needs attention.
+fn result(visit: &Visit<'_>, lines: &[RecordLine], found: Option<&str>) -> (Option<String>, bool) {
+    let done = match Form::of_query(&visit.call).text("done") {
+        "added" => "Domain added. Publish its records, then check.",
+        "checked" => {
+            let found = found.map(|number| format!("Checked: {number} records found."));
+            return (found, lines.iter().any(|line| !line.is_ok));
+        }
+        "rotated" => "New keys created. They sign once published.",
+        "scheduled" => "Rotation changed.",
+        "rotated-standby" => "The standby keys sign from now on. Publish the records of the next ones.",
+        "waiting" => {
+            return (Some("Not rotated: the records of the next keys are not published yet.".to_owned()), true);
+        }
+        "saved" => "Stream changed for new mail.",
+        _ => return (None, false),
+    };
+    (Some(done.to_owned()), false)
 }
 
 fn standing(visit: &Visit<'_>, row: &DomainRow) -> StatusMeaning {

@@ -51,7 +51,7 @@ struct DomainLine {
 /// Returns the badge of a domain status.
 pub(super) const fn badge_of(status: DomainStatus) -> Badge {
     match status {
-        DomainStatus::Pending => Badge::new("pending", "wait", "clock"),
+        DomainStatus::Pending => Badge::new("not verified", "wait", "clock"),
         DomainStatus::Verified => Badge::new("verified", "good", "check"),
         DomainStatus::Failing => Badge::new("failing", "bad", "warn"),
     }

@@ -10,6 +10,7 @@ pub(super) mod checklist;
 pub(super) mod delete;
 pub(super) mod delivery;
 pub(super) mod dmarc;
+mod dmarc_verdict;
 pub(super) mod docs;
 pub(super) mod domain;
 pub(super) mod domains;

@@ -19,6 +19,8 @@ async fn the_page_shows_every_item_with_its_requiring_receivers() {
     ] {
         assert!(page.shows(shown), "{shown} in {}", page.body);
     }
+    assert!(page.shows("items are open</span>") && page.shows("Not checked"), "{}", page.body);
+    assert!(!page.shows("or the lookup failed"), "the headline says it once");
     let few = "No mail yet: the transactional mail of all your domains had no answer in 7 days.";
     assert!(page.shows(few) && !page.shows("nobody"), "{}", page.body);
     assert!(page.shows("No item failed.") && !page.shows("/verify"), "{}", page.body);

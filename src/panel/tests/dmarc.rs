@@ -13,6 +13,10 @@ const REPORTER: &str = "<script>alert(1)</script>";
 impl World {
     /// A verified domain with one report.
     async fn reported(&self) -> DomainId {
+        self.reported_as(true).await
+    }
+
+    async fn reported_as(&self, is_authentic: bool) -> DomainId {
         let name = "shop.example.com".parse().unwrap();
         let made = self.engine.create_verified_domain(self.account, name, Stream::Transactional).await;
         let (domain, _) = made.ok().unwrap();
@@ -21,6 +25,13 @@ impl World {
         counts.add(Evaluation { disposition: DmarcPolicy::Reject, dkim: false, spf: false }, 66);
         let begin = start_of(day_of(self.engine.clock.now()) - 1);
         let signer: crate::domain::hostname::DomainName = "reporter.example".parse().unwrap();
+        let source = SourceCounts {
+            network: "198.51.100.0/24".parse().unwrap(),
+            counts,
+            has_own_signature: false,
+            dkim_domains: vec![("mailer.example".parse().unwrap(), 1234)],
+            spf_domains: Vec::new(),
+        };
         let op = RecordDmarcReport {
             account: self.account,
             domain,
@@ -34,18 +45,13 @@ impl World {
                 messages: counts.messages(),
                 passed: counts.passed(),
                 skipped_rows: 0,
-                is_authentic: true,
+                is_authentic,
             },
-            signer: Some(signer),
+            signer: is_authentic.then_some(signer),
             policy: DmarcPolicy::None,
             own: Vec::new(),
-            sources: vec![SourceCounts {
-                network: "198.51.100.0/24".parse().unwrap(),
-                counts,
-                has_own_signature: false,
-                dkim_domains: vec![("mailer.example".parse().unwrap(), 1234)],
-                spf_domains: Vec::new(),
-            }],
+            // Reports without a signature are not counted.
+            sources: if is_authentic { vec![source] } else { Vec::new() },
         };
         assert!(self.engine.store.commit(op).await.is_ok());
         domain
@@ -78,6 +84,50 @@ async fn the_page_shows_the_next_step_first_and_escapes_foreign_text() {
     for days in ["7", "400", "x"] {
         assert_eq!(browser.get(&format!("/domains/{id}/dmarc?days={days}")).await.status, 200);
     }
+}
+
+#[tokio::test]
+async fn without_incoming_mail_the_page_first_says_so_and_leads_to_its_section() {
+    let world = World::with(Settings { receives_mail: false, ..Settings::for_tests() }).await;
+    let mut browser = world.owner().await;
+    let made = browser.post("/domains", &[("name", "new.example.com"), ("stream", "transactional")]).await;
+    let path = made.location().split('?').next().unwrap().to_owned();
+    let page = browser.get(&format!("{path}/dmarc")).await;
+    let order =
+        ["No report can arrive", "href=\"/docs/domains#incoming-mail\">incoming mail</a>", "Check the DNS first"];
+    let places = order.map(|text| page.body.find(text).unwrap_or_else(|| panic!("{text} in {}", page.body)));
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(!page.shows("<dt>Passed</dt>"), "figures of nothing are not shown");
+    let docs = browser.get("/docs/domains").await;
+    assert!(docs.between("id=\"incoming-mail\"", "<h2").contains("To turn on incoming mail"), "{}", docs.body);
+}
+
+#[tokio::test]
+async fn no_record_is_proposed_before_the_first_check() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let made = browser.post("/domains", &[("name", "new.example.com"), ("stream", "transactional")]).await;
+    let path = made.location().split('?').next().unwrap().to_owned();
+    let page = browser.get(&format!("{path}/dmarc")).await;
+    let verdict = page.between("id=\"verdict\">", "</section>");
+    assert!(verdict.starts_with("Check the DNS first") && !verdict.contains("v=DMARC1"), "{verdict}");
+    assert!(verdict.contains(&format!("action=\"{path}/verify\"")) && !page.shows("No report can arrive"), "{verdict}");
+    browser.post(&format!("{path}/verify"), &[]).await;
+    let page = browser.get(&format!("{path}/dmarc")).await;
+    assert!(!page.shows("Check the DNS first"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn reports_without_a_signature_explain_the_empty_figures() {
+    let world = World::new().await;
+    let path = format!("/domains/{}/dmarc", world.reported_as(false).await);
+    let page = world.owner().await.get(&path).await;
+    assert!(
+        page.shows("No messages in the reports") && page.shows("have no valid signature of their"),
+        "{}",
+        page.body
+    );
+    assert!(page.shows("data-label=\"Range\">13 Nov<"), "days are written as elsewhere");
 }
 
 #[tokio::test]

@@ -41,12 +41,13 @@ async fn the_page_of_a_new_domain_shows_its_records() {
     let mut browser = world.owner().await;
     let id = added(&mut browser).await;
     let page = browser.get(&format!("/domains/{id}")).await;
-    assert!(page.shows("Not verified") && page.shows("Unchecked") && page.shows("Not checked"));
+    assert!(page.shows("Not verified") && !page.shows("nchecked") && page.shows("Not checked</span>"));
     for record in expected_records(&world.domain(id), &world.engine.settings) {
         assert!(page.shows(&format!(">{}</code>", record.name)), "{}", record.name);
         assert!(page.shows(&format!(">{}</code>", record.value)), "{}", record.value);
     }
     assert_eq!(page.body.matches("class=\"needed\"").count(), 1, "the RSA record alone");
+    assert!(page.shows("<dt>Short name</dt>") && page.shows("<dt>Full name</dt>"));
     assert!(page.shows("tabindex=\"0\">rp.shop</code>") && page.shows("tabindex=\"0\">shop</code>"));
     assert!(page.shows("Use the short name if your provider adds <code>example.com</code>."));
     assert!(page.shows("rp.shop.example.com. 3600 IN CNAME bounces.example.com."));
@@ -92,7 +93,11 @@ async fn published_records_are_shown_beside_expected_ones() {
     let verify = browser.post(&format!("/domains/{id}/verify"), &[]).await;
     assert_eq!(verify.location(), format!("/domains/{id}?done=checked"));
     let page = browser.get(verify.location()).await;
-    assert!(page.shows("Records checked.") && !page.shows("<mark>"), "nothing is known under any name");
+    let result = "<p class=\"done wait\" role=\"status\">Checked: 0 of 5 records found.</p>";
+    assert!(page.shows(result) && !page.shows("<mark>"), "nothing is known under any name");
+    world.all_found(id).await;
+    let page = browser.get(verify.location()).await;
+    assert!(page.shows("<p class=\"done\" role=\"status\">Checked: 5 of 5 records found.</p>"), "{}", page.body);
 }
 
 #[tokio::test]

@@ -101,13 +101,16 @@ impl World {
 
     /// Creates a world with this public URL.
     async fn at(public_url: &str) -> Self {
+        Self::with(Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::for_tests() }).await
+    }
+
+    async fn with(settings: Settings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
         let wall = clock.clone();
         let surroundings = StoreEnvironment { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
-        let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::for_tests() };
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), Arc::new(NoNames), settings);
         let engine = Arc::new(engine);
         let limits = ServiceLimits::default();

@@ -31,6 +31,8 @@ const SCAN_MAX: usize = 20_000;
 pub struct SuppressionFilter {
     /// The address.
     pub address: Option<Address>,
+    /// A part of the address in lower case.
+    pub part: Option<String>,
     /// Reason.
     pub reason: Option<SuppressionReason>,
 }
@@ -38,6 +40,7 @@ pub struct SuppressionFilter {
 impl SuppressionFilter {
     fn takes(&self, row: &SuppressionRow) -> bool {
         self.reason.is_none_or(|reason| row.reason == reason)
+            && self.part.as_ref().is_none_or(|part| row.email.to_lowercase().contains(part))
     }
 }
 

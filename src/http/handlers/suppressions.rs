@@ -100,10 +100,11 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     listing.answer_of(rows.iter().map(SuppressionView::new), next)
 }
 
-/// Parses the filter. Errors go to `violations`. The panel's search uses it too.
+/// Parses the filter. Errors go to `violations`.
 pub(crate) fn filter_of<'v>(value: impl Fn(&str) -> Option<&'v str>, violations: &mut Violations) -> SuppressionFilter {
     SuppressionFilter {
         address: value("email").and_then(|text| violations.check("email", text.parse())),
+        part: None,
         reason: value("reason").and_then(|text| violations.check("reason", text.parse())),
     }
 }

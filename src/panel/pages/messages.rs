@@ -7,6 +7,7 @@ use url::form_urlencoded;
 
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
+use crate::domain::address::Address;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::exports::ExportFilter;
@@ -23,7 +24,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::pages::saved_searches::{RefusedName, SavedSearches};
-use crate::panel::pages::{events, metadata_values};
+use crate::panel::pages::{events, metadata_values, recipient_offers};
 use crate::panel::search::{Search, Term, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
@@ -62,6 +63,10 @@ struct MessagesPage {
     metadata_hints: Vec<(String, String, String)>,
     /// Searches that find the typed word as a value of metadata.
     metadata_values: Vec<(String, String)>,
+    /// Searches for recipients whose addresses contain the typed word, if nothing else matches it.
+    recipients: Vec<(String, String)>,
+    /// The typed word, if it can be the part of an address before the @.
+    local_part: Option<String>,
 }
 
 /// A message in a list.
@@ -167,6 +172,10 @@ pub(super) async fn written(
         None => (search, None, first),
     };
     let FoundMessages { faults, indexed_since, is_exportable, page: found } = found;
+    let recipients = match found.rows.is_empty() && newer.or(older).is_none() {
+        true => recipient_offers::searches(visit, &search).await?,
+        false => Vec::new(),
+    };
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
     let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
@@ -179,6 +188,8 @@ pub(super) async fn written(
         is_exportable,
         export_span: EXPORT_SPAN,
         metadata_values,
+        recipients,
+        local_part: search.lone_word().filter(|word| format!("{word}@example.com").parse::<Address>().is_ok()),
         metadata_hints: search.metadata_hints().into_iter().map(hint).collect(),
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
         frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),

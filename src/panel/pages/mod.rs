@@ -31,6 +31,7 @@ pub(super) mod proof;
 pub(super) mod providers;
 pub(super) mod queue;
 pub(super) mod queue_changes;
+mod recipient_offers;
 pub(super) mod saved_searches;
 pub(super) mod second_factor;
 pub(super) mod settings;

@@ -86,7 +86,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
 async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormErrors) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
-    let filter = filter_of(|name| query.given(name), &mut violations);
+    let filter = panel_filter(&query, &mut violations);
     // A malformed filter matches nothing, and the page shows the error.
     let Page { rows, next } = match violations.is_empty() {
         true => found(visit, filter, &query).await?,
@@ -116,6 +116,18 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
         curl: curl(visit, "/v1/suppressions"),
     };
     html::page(status, &page)
+}
+
+/// Parses the filter. Text that is not a whole address is a part of one.
+fn panel_filter(query: &Form, violations: &mut Violations) -> SuppressionFilter {
+    let part = query.given("email").map(str::trim).filter(|text| text.parse::<Address>().is_err());
+    match part {
+        Some(part) => {
+            let filter = filter_of(|name| query.given(name).filter(|_| name != "email"), violations);
+            SuppressionFilter { part: Some(part.to_lowercase()), ..filter }
+        }
+        None => filter_of(|name| query.given(name), violations),
+    }
 }
 
 /// Returns the form that undoes the last action, while that is possible.

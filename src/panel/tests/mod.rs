@@ -7,6 +7,7 @@ mod bodies;
 mod checklist;
 mod dmarc;
 mod domains;
+mod empty_results;
 mod escaping;
 mod explaining;
 mod following;

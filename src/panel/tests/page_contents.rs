@@ -159,7 +159,7 @@ async fn messages_are_found_by_typed_pasted_and_chosen_filters() {
         assert_eq!(shown, found, "{query}");
     }
     let page = browser.get("/messages?q=red+zebra").await;
-    assert!(page.shows("href=\"/messages?q=red\">zebra"));
+    assert!(page.shows("href=\"/messages?q=red\" aria-label=\"Remove the filter zebra\">zebra ×"));
     let direct = browser.get(&format!("/messages?q={}", ids[2])).await;
     assert_eq!((direct.status, direct.location()), (303, format!("/messages/{}", ids[2]).as_str()));
 }

@@ -78,8 +78,8 @@
     };
     const decide = () => {
       source?.close();
-      const isPaused = button.getAttribute("aria-pressed") === "true";
-      if (isPaused) say("Updates paused");
+      const isStopped = button.getAttribute("aria-pressed") === "true";
+      if (isStopped) say("Not refreshing");
       else if (!document.hidden) follow();
     };
     live.hidden = false;

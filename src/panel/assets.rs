@@ -139,8 +139,10 @@ mod tests {
     #[test]
     fn embedded_files_stay_small() {
         let all = assets();
-        assert!(all.script.bytes.len() < 10_000 && all.style.bytes.len() < 30_000 && all.icon.bytes.len() < 2_000);
-        assert!(all.style.compressed.len() < 10_000);
+        assert!(all.script.bytes.len() < 10_000 && all.icon.bytes.len() < 2_000);
+        // The style sheet is sent in gzip and cached for a year, so that its compressed size counts. Every visitor
+        // waits for it before the first page: 8.5 kB fit into the first round trip of a new connection.
+        assert!(all.style.compressed.len() < 8_500, "{} bytes", all.style.compressed.len());
     }
 
     #[test]

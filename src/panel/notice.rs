@@ -9,6 +9,7 @@ use super::page_guard::Visit;
 use super::timestamp::Moment;
 use super::wording::{joined, provider};
 use crate::base::time::Timestamp;
+use crate::domain::alert::Condition;
 use crate::domain::sending_domain::DomainStatus;
 use crate::domain::site_name::SiteName;
 use crate::engine::Engine;
@@ -86,12 +87,21 @@ fn of_account(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError>
         let since = visit.moment(suspension.since).text();
         let reason = suspension.reason.as_str();
         let sentence = format!("Suspended since {since} ({reason}). The account is read-only and sends no mail.");
-        notices.push(Notice::new(sentence, "Ask the operator of this service", None));
+        let action = match visit.view() {
+            Some(_) => "End the view to resume it",
+            None => "Ask the operator of this service",
+        };
+        notices.push(Notice::new(sentence, action, None));
     }
     let shows_alerts = place == ALERTS && Form::of_query(&visit.call).given("condition").is_none();
-    notices.extend(alerts(engine.open_alerts(visit.alerts())?, shows_alerts));
-    notices.extend(webhooks(visit)?);
-    notices.extend(domains(visit)?);
+    let (webhooks, domains) = (webhooks(visit)?, domains(visit)?);
+    // An alert about a problem with its own notice is not counted again, except on the page that shows all alerts.
+    let mut named = Vec::new();
+    named.extend(webhooks.as_ref().filter(|_| !shows_alerts).map(|_| Condition::WebhookDisabled));
+    named.extend(domains.as_ref().filter(|_| !shows_alerts).map(|_| Condition::DomainFailing));
+    notices.extend(alerts(engine.open_alerts_except(visit.alerts(), &named)?, shows_alerts));
+    notices.extend(webhooks);
+    notices.extend(domains);
     notices.extend(pauses(&engine.paused_sites(account.id)?));
     let quota = engine.quota(account)?;
     let windows = [("hour", quota.hour), ("day", quota.day)];

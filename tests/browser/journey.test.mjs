@@ -96,11 +96,11 @@ scenario("events appear live until they are paused", async () => {
   await instance.send({ to: "delivered+1@simulator.test", subject: "The first" });
   await instance.advance(0);
   await page.locator("td .badge.good").waitFor();
-  await page.getByRole("button", { name: "Pause updates" }).click();
-  await shown("Updates paused");
+  await page.getByRole("button", { name: "Stop refreshing" }).click();
+  await shown("Not refreshing");
   await instance.send({ to: "bounced+2@simulator.test", subject: "The second" });
   await instance.advance(0);
-  await page.getByRole("button", { name: "Pause updates" }).click();
+  await page.getByRole("button", { name: "Stop refreshing" }).click();
   await page.locator("td .badge.bad").waitFor();
   await page.getByRole("link", { name: "The second" }).first().click();
   await page.getByRole("heading", { name: "The second" }).waitFor();

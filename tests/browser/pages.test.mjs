@@ -86,7 +86,7 @@ async function beginView(page, account) {
   await page.setViewportSize({ width: 1440, height: 900 });
   await page.goto(account);
   await page.getByLabel("Reason").first().fill("ticket 4711: delayed mail");
-  await page.getByRole("button", { name: "View account" }).click();
+  await page.getByRole("button", { name: "View as" }).click();
   await page.getByText("as operator").waitFor();
 }
 

@@ -145,10 +145,19 @@ impl Engine {
     /// # Errors
     /// Fails if the store fails.
     pub fn open_alerts(&self, of: AlertsOf) -> Result<OpenAlerts, StoreError> {
+        self.open_alerts_except(of, &[])
+    }
+
+    /// Returns the open alerts of an account or operator, without those of some conditions.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn open_alerts_except(&self, of: AlertsOf, except: &[Condition]) -> Result<OpenAlerts, StoreError> {
         let snapshot = self.store.snapshot()?;
         let (mut open, mut last) = (OpenAlerts::default(), Vec::new());
         for scope in scopes(&snapshot, of)? {
-            for (key, row) in snapshot.sound_rows::<OpenAlertRow>(scope.as_bytes(), STRIP_MAX)? {
+            let rows = snapshot.sound_rows::<OpenAlertRow>(scope.as_bytes(), STRIP_MAX)?;
+            for (key, row) in rows.into_iter().filter(|(_, row)| !except.contains(&row.condition)) {
                 open.count += 1;
                 open.worst = open.worst.max(Some(row.severity));
                 last = key;

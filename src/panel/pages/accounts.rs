@@ -71,20 +71,24 @@ impl AccountForm {
     pub(super) fn of(account: &Account) -> Self {
         Self {
             name: account.name.as_str().to_owned(),
-            per_hour: account.quota.per_hour.to_string(),
-            per_day: account.quota.per_day.to_string(),
+            per_hour: grouped(account.quota.per_hour),
+            per_day: grouped(account.quota.per_day),
             faults: FormErrors::none(),
         }
     }
 }
 
-/// Converts the form to the equivalent API body. Invalid numbers stay text, for the API's own check.
+/// Converts the form to the equivalent API body. Numbers may be grouped by commas, as the form shows them. Invalid
+/// numbers stay text, for the API's own check.
 pub(super) fn as_body(form: &Form) -> Map<String, Value> {
     let mut body = Map::new();
     body.extend(form.field("name").map(|name| ("name".to_owned(), Value::from(name))));
     for name in ["quota_per_hour", "quota_per_day"] {
         if let Some(text) = form.given(name) {
-            body.insert(name.to_owned(), text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from));
+            body.insert(
+                name.to_owned(),
+                text.replace(',', "").parse::<u64>().map_or_else(|_| Value::from(text), Value::from),
+            );
         }
     }
     body
@@ -100,8 +104,8 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
     let quota = visit.api.engine.settings.quota;
     let form = AccountForm {
         name: String::new(),
-        per_hour: quota.per_hour.to_string(),
-        per_day: quota.per_day.to_string(),
+        per_hour: grouped(quota.per_hour),
+        per_day: grouped(quota.per_day),
         faults: FormErrors::none(),
     };
     written(&visit, StatusCode::OK, form)

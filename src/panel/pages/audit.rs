@@ -44,6 +44,8 @@ struct AuditLine {
     who_path: Option<String>,
     action: &'static str,
     name: String,
+    /// Rest of the sentence after the name.
+    rest: String,
     object: String,
     path: Option<String>,
 }
@@ -55,6 +57,10 @@ impl AuditLine {
         let resent = match change.action {
             Action::DeliverySentAgain => resent(visit, &change.name)?,
             _ => None,
+        };
+        let (name, rest) = match change.action {
+            Action::UserAdded | Action::UserInvited => split_role(change.name),
+            _ => (change.name, None),
         };
         let who = match &actor {
             Actor::Key(key) => name_of(visit, *key, keys)?.unwrap_or_else(|| actor.to_string()),
@@ -69,12 +75,13 @@ impl AuditLine {
                 Actor::Person(_) | Actor::Operator | Actor::Service | Actor::SetupLink { .. } => None,
             },
             action: change.action.as_str(),
+            rest: rest.map(|rest| format!(" as {rest}")).unwrap_or_default(),
             path: resent.as_ref().map(|(_, path)| path.clone()).or_else(|| path_of(&change.object)),
             object: change.object,
             name: match change.action {
                 Action::DeliverySentAgain => resent.map_or_else(|| "no longer stored".to_owned(), |(name, _)| name),
-                Action::SitePaused | Action::SiteResumed => provider(&change.name).to_owned(),
-                _ => change.name,
+                Action::SitePaused | Action::SiteResumed => provider(&name).to_owned(),
+                _ => name,
             },
         })
     }
@@ -104,6 +111,14 @@ fn resent(visit: &Visit<'_>, delivery: &str) -> Result<Option<(String, String)>,
     }))
 }
 
+/// Splits the name of an added user, such as `ann@example.com as viewer`, into the address and the role.
+fn split_role(name: String) -> (String, Option<String>) {
+    match name.split_once(" as ") {
+        Some((address, role)) => (address.to_owned(), Some(role.to_owned())),
+        None => (name, None),
+    }
+}
+
 /// Returns the page of an object. The page of a deleted object answers 404.
 fn path_of(object: &str) -> Option<String> {
     let section = match object.split_once('_')?.0 {
@@ -114,6 +129,7 @@ fn path_of(object: &str) -> Option<String> {
         "whk" => "webhooks",
         "sup" => "suppressions",
         "msg" => "messages",
+        "alr" => return Some(format!("/alerts#{object}")),
         _ => return None,
     };
     Some(format!("/{section}/{object}"))

@@ -22,6 +22,7 @@ use crate::panel::page_guard::Visit;
 use crate::panel::paging::{self, Paging};
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::ShortTime;
+use crate::panel::wording::capitalized;
 
 /// Rows of a page.
 const ROWS: usize = 50;
@@ -114,7 +115,7 @@ fn permissions(key: &ApiKey) -> String {
 
 /// Returns the permissions of a key in words.
 pub(super) fn scopes_of(key: &ApiKey) -> String {
-    key.scopes.as_list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
+    capitalized(&key.scopes.as_list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", "))
 }
 
 /// `GET /keys`.

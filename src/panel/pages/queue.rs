@@ -202,6 +202,7 @@ fn badge(site: &AccountSite, last: Option<&Event>, hold: Hold) -> Badge {
     match (site.held_until.is_some(), site.in_flight > 0) {
         _ if hold == Hold::Suspended => Badge::new("on hold", "wait", "lock"),
         _ if site.is_paused() => Badge::new("paused", "wait", "lock"),
+        _ if !site.paused_domains.is_empty() => Badge::new("partly paused", "wait", "lock"),
         (true, _) if is_unreachable(last) => Badge::new("unreachable", "wait", "clock"),
         (true, _) => Badge::new("throttled", "wait", "clock"),
         (false, true) => Badge::new("sending", "good", "check"),
@@ -262,6 +263,14 @@ mod tests {
         assert!(is_paused_twice(&twice) && !is_paused_twice(&one) && !is_paused_twice(&both));
         assert_eq!(paused_by(&AccountSite { paused_since: Some(Timestamp::ZERO), ..both }), Some("mx.example.com"));
         assert_eq!(paused_by(&site(1, &[])), None);
+    }
+
+    #[test]
+    fn a_site_with_a_paused_domain_is_partly_paused() {
+        let word = |site: &AccountSite| badge(site, None, Hold::None).to_string();
+        assert!(word(&site(2, &[("a.test", 2)])).contains(">Paused<"));
+        assert!(word(&site(3, &[("a.test", 2)])).contains(">Partly paused<"));
+        assert!(word(&site(3, &[])).contains(">Waiting<"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use jiff::tz::TimeZone;
 
 use super::system_health::{ReplicationState, SystemAlert, open_alerts};
-use crate::base::id::AccountId;
+use crate::base::id::{AccountId, AlertId};
 use crate::base::time::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alerts::record::Alert;
@@ -115,7 +115,7 @@ struct LogEntry {
 /// A value of a field of the log.
 struct LogValue {
     text: Prose,
-    /// Page of the account that the value names.
+    /// Page of the account or alert that the value names.
     path: Option<String>,
 }
 
@@ -123,8 +123,9 @@ impl LogValue {
     /// Reads a value. The quotes of a text are removed.
     fn new(value: String, zone: &TimeZone) -> Self {
         let text = plain_error(serde_json::from_str::<String>(&value).unwrap_or(value));
-        let account = text.parse::<AccountId>().ok();
-        Self { path: account.map(|id| format!("/accounts/{id}")), text: Prose::new(&text, zone) }
+        let account = text.parse::<AccountId>().ok().map(|id| format!("/accounts/{id}"));
+        let alert = || text.parse::<AlertId>().ok().map(|id| format!("/alerts#{id}"));
+        Self { path: account.or_else(alert), text: Prose::new(&text, zone) }
     }
 }
 
@@ -368,6 +369,8 @@ mod tests {
         assert_eq!(field_name("what_to_do"), "What to do");
         let account = AccountId(Ulid([1; 16])).to_string();
         assert_eq!(of(&account).path, Some(format!("/accounts/{account}")));
+        let alert = AlertId(Ulid([1; 16])).to_string();
+        assert_eq!(of(&alert).path, Some(format!("/alerts#{alert}")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! repairs a wrong end tag without a word, and the rest of the page then stands in another element.
 
 /// Elements without an end tag.
-const VOID: [&str; 7] = ["br", "col", "hr", "img", "input", "link", "meta"];
+const VOID: [&str; 8] = ["br", "col", "hr", "img", "input", "link", "meta", "wbr"];
 
 /// Returns the first element of the page that isn't closed, or the first end tag without its element.
 pub(super) fn first_imbalance(page: &str) -> Option<String> {

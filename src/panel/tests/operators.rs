@@ -159,10 +159,17 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
         let refused = browser.post(&path, &form).await;
         assert!(refused.status == 422 && refused.shows(field), "{field}");
     }
-    let changed = browser.post(&path, &[("name", "Shop"), ("quota_per_day", "70")]).await;
+    let page = browser.get(&path).await;
+    for (link, field) in [("View as", "view-reason"), ("Suspend", "reason")] {
+        assert!(page.shows(&format!("<a href=\"#{field}\">{link}</a>")), "{link} leads to its field");
+        assert!(page.shows(&format!("<input id=\"{field}\" name=\"reason\"")), "{link}: {}", page.body);
+    }
+    assert!(page.shows("<h2 id=\"view\">View as Branch</h2>") && page.shows(">View as<span"), "{}", page.body);
+    let changed = browser.post(&path, &[("name", "Shop"), ("quota_per_day", "7,000")]).await;
     assert_eq!(changed.location(), format!("{path}?done=saved"));
     let quota = world.engine.account(account).unwrap().unwrap().quota;
-    assert_eq!((quota.per_hour, quota.per_day), (5, 70));
+    assert_eq!((quota.per_hour, quota.per_day), (5, 7_000));
+    assert!(browser.get(&path).await.shows("name=\"quota_per_day\" inputmode=\"numeric\" value=\"7,000\""));
     assert_eq!(browser.post(&format!("{path}/suspend"), &[("reason", "")]).await.status, 422);
     browser.post(&format!("{path}/suspend"), &[("reason", "unpaid")]).await;
     assert!(browser.get(&path).await.shows(": unpaid."));

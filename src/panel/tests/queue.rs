@@ -27,7 +27,10 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
     let page = browser.get("/queue?done=paused&site=google").await;
     let undo = page.between("class=\"undo\"", "</div>");
     assert!(undo.contains("action=\"/queue/resume\"><input type=\"hidden\" name=\"site\" value=\"google\">"), "{undo}");
-    assert!(page.shows("Paused, no mail") && page.shows("Gmail: Paused; mail in transit will finish."));
+    assert!(
+        page.shows("Paused destinations without waiting mail")
+            && page.shows("Gmail: Paused; mail in transit will finish.")
+    );
     assert!(browser.get("/").await.shows("Sending to Gmail is paused. <a href=\"/queue\">Open queue</a>"));
     let message = world.send(serde_json::json!({})).await;
     browser.post("/queue/pause", &[("site", "example.com")]).await;
@@ -52,6 +55,7 @@ async fn an_owner_pauses_and_resumes_a_site_and_both_are_logged() {
 async fn a_pause_says_when_its_mail_expires() {
     let world = World::new().await;
     let page = world.owner().await.get("/queue").await;
+    assert!(page.shows(">Stop refreshing<") && page.body.matches(">Pause").count() == 2, "heading and button");
     assert!(page.shows("still expires 48 hours after its acceptance"), "{}", page.body);
 }
 

@@ -65,7 +65,9 @@ async fn a_new_user_gets_a_setup_link_and_no_word_of_a_password() {
     assert!(made.shows("User added") && made.shows("No mail was sent: give this link to cleo@example.test."));
     let users = world.engine.users(world.account, LIST).unwrap().rows;
     let cleo = users.iter().find(|user| user.email.local() == "cleo").unwrap().id;
+    assert!(owner.get("/audit").await.shows("<strong>cleo@example.test</strong></a> as viewer"));
     let page = owner.get(&format!("/users/{cleo}")).await;
+    assert!(page.shows("<h1>cleo<wbr>@example.test</h1>") && !page.shows("Not used yet"), "{}", page.body);
     assert!(page.shows("the first password with the link") && !page.shows("Reset password"), "{}", page.body);
 }
 

@@ -127,6 +127,7 @@ async fn a_disabled_webhook_shows_its_failures_and_is_reactivated() {
     let mut browser = world.owner().await;
     let id = world.disabled().await;
     let strip = browser.get("/").await;
+    assert!(!strip.shows("open alert"), "the notice about the webhook is enough: {}", strip.body);
     assert!(strip.shows("is disabled after repeated failures") && strip.shows(&format!("href=\"/webhooks/{id}\"")));
     assert!(browser.get("/webhooks").await.shows("Disabled after repeated failures"));
     // Pending deliveries must not hide the failures.
@@ -206,6 +207,10 @@ async fn a_rotated_secret_is_shown_once_and_signs_later_attempts() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let id = world.endpoint().await;
+    let settings = browser.get(&format!("/webhooks/{id}?tab=settings")).await;
+    let form = settings.between("id=\"rotate\"", "</section>");
+    let warning = form.find("The old secret ends as soon as you click.").unwrap();
+    assert!(warning < form.find("<button class=\"danger\">Rotate secret").unwrap(), "{form}");
     let rotated = browser.post(&format!("/webhooks/{id}/rotate-secret"), &[]).await;
     let secret = secret_of(&rotated);
     assert!(rotated.status == 200 && secret.starts_with("whsec_"));

@@ -176,7 +176,7 @@ async fn a_user_of_an_allowed_domain_is_created_and_recognised_by_subject() {
     let found = || user_by_email(&world.engine.store.snapshot().unwrap(), &email.match_key()).unwrap().unwrap().1;
     assert_eq!(found().role, Role::Member);
     let mut owner = world.owner().await;
-    assert!(owner.get("/audit").await.shows("new@corp.example as member, at their first sign-in by OpenID Connect"));
+    assert!(owner.get("/audit").await.shows("new@corp.example</strong></a> as member, at their first sign-in"));
     // The address may change; the subject stays.
     provider.change(|script| script.claims = json!({ "email": "renamed@corp.example", "email_verified": false }));
     let mut other = world.browser();

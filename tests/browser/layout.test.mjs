@@ -1,0 +1,76 @@
+// Layout that only a browser shows: where links within a page lead, the menu of narrow windows, and live counts.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startInstance } from "./support/instance.mjs";
+
+const skip = missing();
+let chromium, instance;
+
+before(async () => {
+  if (skip) return;
+  [chromium, instance] = await Promise.all([startChromium(), startInstance()]);
+  await instance.makeOperator("dev@example.test");
+});
+after(async () => {
+  await chromium?.close();
+  await instance?.close();
+});
+
+/** Runs a test as a signed-in visitor. */
+function scenario(name, options, run) {
+  test(name, { skip, timeout: 60_000 }, async () => {
+    const { context, page, faults } = await visitor(chromium, instance, options);
+    await signIn(page, instance);
+    await run(page);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+}
+
+for (const scripts of [true, false]) {
+  const mode = scripts ? "with scripts" : "without scripts";
+  scenario(`a link to a form has its focus in the first field, below the heading, ${mode}`, { scripts }, async (page) => {
+    await page.goto("/accounts");
+    await page.locator("td.subject a").first().click();
+    const account = page.url();
+    for (const [link, heading] of [["Suspend", "Suspend account"], ["View as", /^View as/]]) {
+      await page.goto(account);
+      await page.getByRole("link", { name: link, exact: true }).click();
+      const form = page.locator("section", { has: page.getByRole("heading", { name: heading, level: 2 }) });
+      await form.locator("input[name=reason]:focus").waitFor();
+      const { y } = await form.getByRole("heading", { level: 2 }).boundingBox();
+      assert.ok(y >= 0 && y < 900, `${link}: the heading is at ${y}`);
+    }
+  });
+}
+
+scenario("the menu of a narrow window closes by its button and shows all pages at once", { width: 390, height: 844 }, async (page) => {
+  const menu = page.locator(".menu summary");
+  assert.equal(await menu.innerText(), "Menu");
+  await menu.click();
+  assert.equal(await menu.innerText(), "Close");
+  const links = await page.locator("nav[aria-label=Panel] a").all();
+  assert.ok(links.length > 15);
+  for (const link of links) {
+    const { y, height } = await link.boundingBox();
+    assert.ok(height >= 44 && y + height <= 844, `${await link.innerText()} ends at ${y + height}`);
+  }
+});
+
+scenario("the count of the queue follows its list", {}, async (page) => {
+  await page.goto("/queue");
+  await page.getByText("Live", { exact: true }).waitFor();
+  await instance.send({ to: "full+count@simulator.test" });
+  await instance.advance(0);
+  await page.locator("nav[aria-label=Panel] a[href='/queue'] .count").getByText("1").waitFor();
+});
+
+scenario("a check box that is not checked looks like a field in the dark", { theme: "dark" }, async (page) => {
+  await page.goto("/keys");
+  const boxes = page.locator("input[type=checkbox]:not(:checked)");
+  const fill = (locator) => locator.evaluate((field) => getComputedStyle(field).backgroundColor);
+  assert.equal(await fill(boxes.first()), await fill(page.getByLabel("Name", { exact: true })));
+});

@@ -297,7 +297,8 @@ class Drill:
         assert "ActiveState=failed" in unit and "ExecMainStatus=6" in unit, unit
         print(first.journal()[-600:])
         follow, stranded, discard, later, remove = commands(PAGE, "When the old machine returns")
-        print(self.operator.lines(follow))
+        print(operator.lines(follow))
+        assert "which only this directory has" in first.journal(), first.journal()[-600:]
         listed = first.run(stranded)
         print(listed)
         ids = {application.accepted[number][0]: number for number in self.lost}
@@ -335,7 +336,7 @@ class Drill:
         lost_at, lost_time = time.monotonic(), time.time()
         self.machines["second"].kill()
         acknowledged = dict(application.accepted)
-        until("the standby answers", lambda: operator.answers(SERVER), 60)
+        until("the standby answers", lambda: operator.answers(SERVER), 60, every=0.1)
         ready = time.monotonic() - lost_at
         say(f"the standby answered {ready:.1f} s after the loss")
         operator.routes(SERVER)

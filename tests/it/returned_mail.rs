@@ -145,7 +145,7 @@ async fn a_policy_bounce_and_one_without_a_diagnosis_suppress_nobody() {
 }
 
 #[tokio::test]
-async fn a_delay_is_reported_without_changing_the_status_and_success_is_no_event() {
+async fn a_delay_is_reported_without_changing_the_status_and_a_success_adds_no_event() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;
     let mut session = world.session().await;

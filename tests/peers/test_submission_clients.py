@@ -44,7 +44,7 @@ def test_a_wrong_key_sends_nothing_and_the_client_reports_it(dev, authority, wor
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_one_suppressed_recipient_of_two(dev, authority, workdir, name):
+def test_a_suppressed_recipient_is_refused_and_the_client_decides_about_the_others(dev, authority, workdir, name):
     door = Door(dev, authority)
     assert door.server.api.request("POST", "/v1/suppressions", {"email": "gone@example.org"}).status == 201
     CLIENTS[name](letter(door, False, to=["ann@example.org", "gone@example.org"]), workdir)

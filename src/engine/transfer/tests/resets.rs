@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 
 #[tokio::test]
-async fn a_server_that_answers_no_reset_delays_one_message_and_gets_a_new_connection_for_each_later_one() {
+async fn a_server_that_ignores_resets_delays_one_message_and_gets_a_new_connection_for_each_later_one() {
     let world = World::new().await;
     let (id, _gate) = world.waits_for_reset().await;
     // The deadline of RSET passes.

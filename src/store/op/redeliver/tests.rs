@@ -104,7 +104,7 @@ fn a_redelivery_is_a_new_delivery_of_the_same_event() {
 }
 
 #[test]
-fn a_replay_covers_all_events_since_its_start_in_slices_without_its_own() {
+fn a_replay_resends_all_events_since_a_time_in_slices_but_not_its_own_deliveries() {
     let test = TestStore::new();
     let sender = test.sender();
     let early = test.endpoint(sender.account, None);

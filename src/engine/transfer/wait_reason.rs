@@ -76,6 +76,7 @@ impl Transfers {
     fn wait_of_due(&self, account: AccountId, record: &MessageRecord, due: Timestamp, now: Timestamp) -> Wait {
         let shared = &self.shared;
         let busy = |detail| Wait { reason: WaitReason::Busy, since: due, until: None, detail };
+        let looked_up = |since, detail| Wait { reason: WaitReason::Dns, since, until: None, detail };
         let step = shared.leases.step(record.id);
         if shared.leases.is_taken(record.id) {
             return busy(match step {
@@ -89,21 +90,13 @@ impl Transfers {
         let domain = record.row.to.domain();
         let Some(queue) = self.queue_of(account, record, now) else {
             return match self.shared.routes.seen(domain) {
-                DomainState::Asked(waited) if !self.goes_to_smarthost(account, record, now) => Wait {
-                    reason: WaitReason::Dns,
-                    since: now - waited,
-                    until: None,
-                    detail: format!("The mail servers of {domain} are being looked up."),
-                },
+                DomainState::Asked(waited) if !self.goes_to_smarthost(account, record, now) => {
+                    looked_up(now - waited, format!("The mail servers of {domain} are being looked up."))
+                }
                 DomainState::Nothing
                     if self.shared.routes.is_full() && !self.goes_to_smarthost(account, record, now) =>
                 {
-                    Wait {
-                        reason: WaitReason::Dns,
-                        since: due,
-                        until: None,
-                        detail: format!("The mail servers of {domain} are looked up after those of other messages."),
-                    }
+                    looked_up(due, format!("The mail servers of {domain} are looked up after those of other messages."))
                 }
                 DomainState::Asked(_) | DomainState::At(_) | DomainState::Nothing => {
                     busy("The message is about to be sent.".to_owned())
@@ -114,8 +107,7 @@ impl Transfers {
         let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
         match step {
             Some(Step::Lookup) => {
-                let detail = format!("The servers of {site} are being looked up.");
-                return Wait { reason: WaitReason::Dns, since: due, until: None, detail };
+                return looked_up(due, format!("The servers of {site} are being looked up."));
             }
             Some(Step::Pace) => {
                 return throttled_by(due, None, format!("{site} takes no more connections in this minute."));

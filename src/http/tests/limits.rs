@@ -150,7 +150,7 @@ async fn at_the_limit_the_longest_idle_connections_are_closed() {
         assert_eq!(client.get("/healthz", "").await.status, 200);
         clients.push(client);
     }
-    // The first has sent the latest request, so the second is idle longest.
+    // The first client has sent the latest request, so the second one is idle longest.
     assert_eq!(clients[0].get("/healthz", "").await.status, 200);
     assert_eq!(Client::open(address).await.get("/healthz", "").await.status, 200);
     assert!(clients[1].is_closed().await);
@@ -205,7 +205,7 @@ async fn unfinished_unauthenticated_bodies_do_not_affect_keyed_requests() {
         client.write(" ".repeat(9000)).await;
         held.push(client);
     }
-    // Two of them use up the memory for unauthenticated requests. The third is refused, and so is any that is not
+    // Two requests use up the memory for unauthenticated requests. The third is refused, and so is any that is not
     // small.
     let reply = held[2].read().await;
     assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "overloaded", "1"));

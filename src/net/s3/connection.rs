@@ -17,7 +17,7 @@ use crate::net::tls;
 
 /// Error: a plain http endpoint whose host is not this machine and not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("plain http is only allowed to this machine and to the networks in [network] allow, and {0} is in neither")]
+#[error("plain http is only allowed to this machine and to the networks in [network] allow; {0} is not one of these")]
 pub struct Forbidden(pub String);
 
 /// The host's name did not resolve.

@@ -18,7 +18,7 @@ struct Keeper {
     memory_use: Arc<MemoryUse>,
 }
 
-/// How often memory was released, and the revocation of a message's memory.
+/// Number of times that memory was released, and the revocation of a message's memory.
 #[derive(Default)]
 struct MemoryUse {
     released: AtomicUsize,

@@ -218,7 +218,7 @@ mod tests {
         test.done(renamed(account));
         let after = test.keys(Table::AuditLog, &[]);
         assert_eq!((lines(), &after[..3], after.len()), (AUDIT_LINES_COUNT, &before[1..], 4));
-        // A store of an earlier version, or a damaged count.
+        // The store is of an earlier version, or its count is damaged.
         test.put(Table::AuditLines, account.as_bytes(), None);
         test.done(renamed(account));
         assert_eq!((lines(), test.count(Table::AuditLog, &[])), (5, 5));

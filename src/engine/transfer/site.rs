@@ -94,6 +94,11 @@ mod tests {
         assert_ne!(site(&["mx1.host.example"]), site(&["mx2.host.example"]));
         let (gmail, workspace) = (site(&["gmail-smtp-in.l.google.com"]), site(&["aspmx.l.google.com"]));
         assert_eq!((gmail.provider(), &gmail), (Some("google"), &workspace));
+        for customer in ["c-192-0-2-7.hsd1.ca.comcast.net", "laubervilliers-192-0-2-7.w192-0.abo.wanadoo.fr"] {
+            assert_eq!(site(&[customer]).provider(), None);
+        }
+        assert_eq!(site(&["mx1.comcast.net", "mx2.comcast.net"]).provider(), Some("comcast"));
+        assert_eq!(site(&["smtp-in.orange.fr"]).provider(), Some("orange"));
         let has = |site: &Site, server| site.has_server(server, Shaping::built_in());
         assert!(has(&gmail, "alt1.aspmx.l.google.com") && !has(&gmail, "mx1.host.example"));
         let two = site(&["mx1.host.example", "mx2.host.example"]);

@@ -66,7 +66,7 @@ fn backup(patient: &DoctorInputs, last: Option<Option<String>>) -> Check {
         return Check::new(BACKUP, Verdict::Ok, "its age is not checked (alerts.backup_hours is 0)", "");
     };
     let (hours, now) = (age_max.as_secs() / 3600, SystemClock::new().now());
-    let remedy = "Run `postrider backup FILE`, or enable postrider-backup.timer.";
+    let remedy = "Run `postrider backup FILE`, and repeat it daily, for example by cron.";
     match last {
         None => {
             let seen = "the time of the last backup is unknown, because the service is not running";

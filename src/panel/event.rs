@@ -37,7 +37,9 @@ pub(super) struct Event {
 impl Event {
     /// Parses an event. Returns `None` if its bytes are damaged; the page then skips it, and the log has an error.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).inspect_err(|error| tracing::error!(%error, "could not read an event")).ok()
+        serde_json::from_slice(bytes)
+            .inspect_err(|error| tracing::error!(%error, "could not read an event; the page omits it"))
+            .ok()
     }
 
     /// Returns the time of the event.

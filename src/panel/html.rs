@@ -38,7 +38,7 @@ pub(super) enum Remote {
 /// Renders a page.
 pub(super) fn page(status: StatusCode, template: &impl Template) -> Result<Answer, PageError> {
     let body = template.render().map_err(|error| {
-        tracing::error!(%error, "could not render a page");
+        tracing::error!(%error, "could not render a page; answering 500");
         ApiError::Internal
     })?;
     Ok(Answer::bytes(status, HTML, body))

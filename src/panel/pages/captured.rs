@@ -85,7 +85,7 @@ async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), PageError> {
     }
     let found = visit.api.engine.blocking(visit.account_id(), move || capture.get(id)).await?;
     let found = found.map_err(|error| {
-        tracing::error!(%error, "could not read captured mail");
+        tracing::error!(%error, "could not read captured mail; the request failed");
         ApiError::Internal
     })?;
     found.ok_or_else(|| ApiError::NotFound.into())

@@ -52,7 +52,7 @@ fn written(
     let text = totp::base32(bytes);
     let uri = uri(visit, &text);
     let code = QrCode::new(&uri).map_err(|error| {
-        tracing::error!(%error, "could not create a QR code");
+        tracing::error!(%error, "could not create a QR code; the page shows the secret alone");
         ApiError::Internal
     })?;
     let page = SecondFactorPage {

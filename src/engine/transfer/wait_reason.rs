@@ -21,10 +21,10 @@ use crate::machine::destination::Obstacle;
 const ALL_IN_USE: &str = "All connections are in use.";
 
 impl Transfers {
-    fn obstacle(&self, queue: &DestinationQueue) -> Obstacle {
+    fn obstacle(&self, queue: &DestinationQueue, account: &AccountId) -> Obstacle {
         let moment = self.shared.moment();
-        let mut destinations = self.shared.destinations();
-        destinations.scheduler.get_mut(queue.id).map_or(Obstacle::Nothing, |own| own.obstacle(moment))
+        let destinations = self.shared.destinations();
+        destinations.scheduler.get(queue.id).map_or(Obstacle::Nothing, |own| own.obstacle(account, moment))
     }
 
     /// Returns the reason why a message of `account` with the timer `due` waits.
@@ -57,7 +57,7 @@ impl Transfers {
             return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
         }
         if transfer.attempts == 0 {
-            let obstacle = self.queue_of(account, record, now).map(|queue| (self.obstacle(&queue), queue));
+            let obstacle = self.queue_of(account, record, now).map(|queue| (self.obstacle(&queue, &account), queue));
             return match obstacle {
                 // The message expires before the site is tried again.
                 Some((Obstacle::Throttled { since, last_answer, .. }, queue)) => {
@@ -117,7 +117,7 @@ impl Transfers {
             Some(Step::Connecting) => return busy(format!("A connection to {site} is being opened.")),
             Some(Step::Sending | Step::Memory) | None => {}
         }
-        match self.obstacle(&queue) {
+        match self.obstacle(&queue, &account) {
             Obstacle::Throttled { since, until: None, .. } => {
                 throttled_by(since, None, format!("One attempt checks whether {site} takes mail again."))
             }

@@ -18,6 +18,7 @@
 mod evidence;
 mod messages;
 mod queue;
+mod requested;
 mod slots;
 mod spacing;
 mod spill;
@@ -31,10 +32,11 @@ use std::time::Duration;
 
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
-use evidence::Evidence;
+use evidence::{Concerned, Evidence};
 pub use messages::{Effect, Input, Limits, Moment, QueuedMessage, RequestedLimit, Signal};
 pub use queue::LETS_PASS;
 use queue::MessageQueue;
+use requested::Requested;
 pub use slots::Slot;
 use slots::Slots;
 use spacing::Spacing;
@@ -55,7 +57,12 @@ const HIGH: usize = if cfg!(test) { 128 } else { 16_384 };
 pub struct Destination {
     queue: MessageQueue,
     window: Window,
-    evidence: Evidence,
+    /// Evidence about 421, requested pauses, and messages that got no answer.
+    refusals: Evidence,
+    /// Evidence about requests to send more slowly, or over fewer connections.
+    slowdowns: Evidence,
+    /// The account that alone caused the backoff. The next message of another account ends it.
+    blamed: Option<AccountId>,
     slots: Slots,
     special: Special,
     /// Kept connections.
@@ -64,8 +71,7 @@ pub struct Destination {
     is_suspended: bool,
     messages: Option<Spacing>,
     connections: Option<Spacing>,
-    /// A lower rate that an answer requested, and its end.
-    slower: Option<(Spacing, Timestamp)>,
+    requested: Requested,
     /// Time of the next message's start, if it waits for the rate limit, for a probe, or behind other accounts.
     turn_at: Option<Duration>,
     last_answer: Option<String>,
@@ -81,14 +87,16 @@ impl Destination {
         Self {
             queue: MessageQueue::default(),
             window: Window::new(limits.connections),
-            evidence: Evidence::default(),
+            refusals: Evidence::default(),
+            slowdowns: Evidence::default(),
+            blamed: None,
             slots: Slots::default(),
             special: Special::default(),
             kept: 0,
             is_suspended: false,
             messages: limits.messages_per_minute.map(Spacing::per_minute),
             connections: limits.connections_per_minute.map(Spacing::per_minute),
-            slower: None,
+            requested: Requested::default(),
             turn_at: None,
             last_answer: None,
             spilled: SpillArea::default(),
@@ -114,16 +122,11 @@ impl Destination {
             Input::Closed(count) => self.kept = self.kept.saturating_sub(count),
             Input::ConnectionsWanted => self.quit(self.idle_connections(), effects),
             Input::ServerSilent(of) => {
-                self.window.timed_out(of.is_some_and(|account| self.evidence.serves_others(account, moment.machine)));
+                let only = of.filter(|account| self.refusals.serves_others(*account, moment.machine));
+                self.window.timed_out(only.is_some());
+                only.into_iter().for_each(|account| self.slow_down(account, moment.wall));
             }
-            Input::Limit(limit, None) => {
-                self.evidence.concerns_all();
-                self.limit(limit, moment.wall, effects);
-            }
-            Input::Limit(limit, Some(account)) if self.evidence.refused(account, moment.machine) => {
-                self.limit(limit, moment.wall, effects);
-            }
-            Input::Limit(..) => self.window.slowed(),
+            Input::Limit(limit, account) => self.limit(limit, account, moment, effects),
             Input::LetPass(slot) => {
                 if let Some(message) = self.end(slot) {
                     self.enqueue(message, effects, |queue, message| queue.put_back(message, moment.machine));
@@ -158,7 +161,11 @@ impl Destination {
         add: impl FnOnce(&mut MessageQueue, QueuedMessage),
     ) {
         match self.window.state() {
-            WindowState::BackedOff(until) if message.give_up_at <= until => effects.push(Effect::PutOff(vec![message])),
+            WindowState::BackedOff(until)
+                if message.give_up_at <= until && self.blamed.is_none_or(|blamed| blamed == message.place.account) =>
+            {
+                effects.push(Effect::PutOff(vec![message]));
+            }
             WindowState::BackedOff(_) | WindowState::Probing | WindowState::Open => {
                 effects.push(Effect::Wait(message));
                 add(&mut self.queue, message);
@@ -169,13 +176,12 @@ impl Destination {
     /// Keeps the remaining durations of a backoff and of requested limits.
     fn set_back(&mut self, by: Duration, effects: &mut Vec<Effect>) {
         self.window.set_back(by);
-        self.slower = self.slower.map(|(spacing, until)| (spacing, until - by));
+        self.requested.set_back(by);
         let backoff = match self.window.state() {
             WindowState::BackedOff(until) => Some(until),
             WindowState::Probing | WindowState::Open => None,
         };
-        let ends = [backoff, self.window.limit_end(), self.slower.map(|(_, until)| until)];
-        effects.extend(ends.into_iter().flatten().map(Effect::WakeAt));
+        effects.extend(backoff.into_iter().chain(self.requested.ends()).map(Effect::WakeAt));
     }
 
     fn end(&mut self, slot: Slot) -> Option<QueuedMessage> {
@@ -186,11 +192,8 @@ impl Destination {
 
     fn learn(&mut self, signal: Signal, account: AccountId, moment: Moment, effects: &mut Vec<Effect>) {
         let now = moment.wall;
-        match signal {
-            Signal::Took | Signal::Answered | Signal::Slowed => self.evidence.served(account, moment.machine),
-            Signal::PushedBack | Signal::TurnedAway | Signal::TimedOut => self.evidence.concerns_all(),
-            Signal::RefusedAccount | Signal::Silent => {}
-        }
+        let concerned = self.weigh(signal, account, moment.machine, effects);
+        let is_of_account = concerned == Concerned::Account;
         let held_until = match signal {
             Signal::Took => {
                 self.window.took();
@@ -200,44 +203,107 @@ impl Destination {
                 self.window.answered();
                 None
             }
-            Signal::RefusedAccount if self.evidence.refused(account, moment.machine) => self.window.turned_away(now),
-            Signal::Slowed | Signal::RefusedAccount => {
+            Signal::Slowed | Signal::RefusedAccount if is_of_account => {
+                self.window.answered();
+                self.slow_down(account, now);
+                None
+            }
+            Signal::Slowed => {
                 self.window.slowed();
                 None
             }
             Signal::PushedBack => self.window.pushed_back(now),
-            Signal::TurnedAway => self.window.turned_away(now),
-            Signal::TimedOut => self.window.hung(now),
+            Signal::TurnedAway | Signal::RefusedAccount => self.window.turned_away(now),
+            Signal::TimedOut => self.window.hung(is_of_account, now),
             Signal::Silent => None,
         };
         if let Some(until) = held_until {
-            self.throttle(until, effects);
+            self.throttle(until, (concerned != Concerned::All).then_some(account), effects);
         }
     }
 
-    fn limit(&mut self, limit: RequestedLimit, now: Timestamp, effects: &mut Vec<Effect>) {
-        match limit {
+    /// Records a signal as evidence. Returns the accounts that it concerns.
+    fn weigh(&mut self, signal: Signal, account: AccountId, now: Duration, effects: &mut Vec<Effect>) -> Concerned {
+        match signal {
+            Signal::Took | Signal::Answered => {
+                self.refusals.served(account, now);
+                self.slowdowns.served(account, now);
+                Concerned::All
+            }
+            Signal::Slowed => {
+                self.refusals.served(account, now);
+                self.slowdowns.refused(account, now)
+            }
+            Signal::RefusedAccount | Signal::TimedOut => self.refused(account, now, effects),
+            Signal::PushedBack | Signal::TurnedAway | Signal::Silent => Concerned::All,
+        }
+    }
+
+    fn refused(&mut self, account: AccountId, now: Duration, effects: &mut Vec<Effect>) -> Concerned {
+        let concerned = self.refusals.refused(account, now);
+        if concerned == Concerned::All
+            && self.blamed.take().is_some()
+            && let WindowState::BackedOff(until) = self.window.state()
+        {
+            self.put_off(until, effects);
+        }
+        concerned
+    }
+
+    /// Applies a requested limit to all, or to the account whose message was answered. While the site serves others, a
+    /// pause means one connection, which shows when the account may send again.
+    fn limit(&mut self, limit: RequestedLimit, account: Option<AccountId>, moment: Moment, effects: &mut Vec<Effect>) {
+        let now = moment.wall;
+        let concerned = account.map_or(Concerned::All, |account| match limit {
+            RequestedLimit::Pause(_) => self.refused(account, moment.machine, effects),
+            RequestedLimit::Rate(..) | RequestedLimit::Connections(..) => {
+                self.slowdowns.refused(account, moment.machine)
+            }
+        });
+        let of = account.filter(|_| concerned != Concerned::All);
+        if concerned == Concerned::Account {
+            self.window.answered();
+        }
+        let until = match limit {
+            RequestedLimit::Pause(until) if concerned == Concerned::Account => {
+                self.requested.limit_connections(of, 1, until, now);
+                until
+            }
             RequestedLimit::Pause(until) => {
                 if let Some(until) = self.window.hold(until, now) {
-                    self.throttle(until, effects);
+                    self.throttle(until, of, effects);
                 }
+                return;
             }
             RequestedLimit::Rate(per_minute, until) => {
-                self.slower = Some((Spacing::per_minute(per_minute), until));
-                effects.push(Effect::WakeAt(until));
+                self.requested.limit_rate(of, per_minute, until, now);
+                until
             }
             RequestedLimit::Connections(most, until) => {
-                self.window.limit(most, until);
-                effects.push(Effect::WakeAt(until));
+                self.requested.limit_connections(of, most, until, now);
+                self.quit(self.idle_connections(), effects);
+                until
             }
-        }
+        };
+        effects.push(Effect::WakeAt(until));
     }
 
-    /// Gives the site nothing until then.
-    fn throttle(&mut self, until: Timestamp, effects: &mut Vec<Effect>) {
+    /// Halves the connections of one account for a while: the site serves others.
+    fn slow_down(&mut self, account: AccountId, now: Timestamp) {
+        self.requested.slow_down(account, self.slots.of(&account), now);
+    }
+
+    /// Gives the site nothing until then. `blamed` is the account that alone caused this.
+    fn throttle(&mut self, until: Timestamp, blamed: Option<AccountId>, effects: &mut Vec<Effect>) {
+        self.blamed = blamed;
         // The wake-up is requested before the messages are suspended, so that virtual time stops at it.
         effects.push(Effect::WakeAt(until));
-        let late = self.queue.extract_ending(until);
+        self.put_off(until, effects);
+    }
+
+    /// Defers the messages that expire before the site is tried again with a message of their account.
+    fn put_off(&mut self, until: Timestamp, effects: &mut Vec<Effect>) {
+        let late = self.queue.extract_ending(until, self.blamed);
         if !late.is_empty() {
             effects.push(Effect::PutOff(late));
         }
@@ -270,12 +336,13 @@ impl Destination {
 
     /// Carries out everything that is possible now.
     fn proceed(&mut self, moment: Moment, effects: &mut Vec<Effect>) {
-        if self.evidence.blamed().is_some_and(|blamed| self.queue.has_other(blamed, true, moment.machine))
-            && self.window.end_backoff(moment.wall)
-        {
+        let passes =
+            |account: &AccountId| self.blamed != Some(*account) && !self.queue.lets_pass(account, moment.machine);
+        if self.blamed.is_some() && self.queue.has_of(passes, true) && self.window.end_backoff(moment.wall) {
+            self.window.forget_failures();
             effects.push(Effect::WakeAt(moment.wall));
         }
-        let most = if self.is_stopped { 0 } else { self.window.connections(moment.wall) };
+        let most = if self.is_stopped { 0 } else { self.connections(moment.wall) };
         self.quit((self.kept + self.slots.connected()).saturating_sub(most), effects);
         let is_suspended = self.window.state() != WindowState::Open;
         if std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended {
@@ -297,11 +364,15 @@ impl Destination {
         }
     }
 
+    /// Returns the number of connections that are allowed.
+    fn connections(&self, now: Timestamp) -> usize {
+        self.window.connections().min(self.requested.most(now))
+    }
+
     /// Returns the time for which the next message must wait for the rate limit.
-    fn spacing_wait(&mut self, moment: Moment) -> Duration {
-        self.slower = self.slower.filter(|(_, until)| *until > moment.wall);
-        let spacings = self.messages.iter().chain(self.slower.as_ref().map(|(spacing, _)| spacing));
-        spacings.map(|spacing| spacing.wait(moment.machine)).max().unwrap_or_default()
+    fn spacing_wait(&self, moment: Moment) -> Duration {
+        let wait = self.messages.map_or(Duration::ZERO, |spacing| spacing.wait(moment.machine));
+        wait.max(self.requested.wait(moment))
     }
 
     /// Returns the time until a new connection may be opened. If it is zero, counts the connection.

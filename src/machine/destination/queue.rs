@@ -43,11 +43,6 @@ impl MessageQueue {
         self.marketing.len()
     }
 
-    #[cfg(test)]
-    pub(super) const fn transactional_len(&self) -> usize {
-        self.transactional.len()
-    }
-
     const fn of(&mut self, stream: Stream) -> &mut FairQueue<QueuedMessage> {
         match stream {
             Stream::Transactional => &mut self.transactional,
@@ -95,18 +90,18 @@ impl MessageQueue {
         self.of(stream).pop_of(|other| *other == account)
     }
 
-    /// Returns whether there is a message of an account other than `account` that does not let others pass.
-    pub(super) fn has_other(&self, account: AccountId, has_marketing_slots: bool, machine: Duration) -> bool {
-        let may = |other: &AccountId| *other != account && !self.lets_pass(other, machine);
-        self.transactional.has_of(may) || has_marketing_slots && self.marketing.has_of(may)
+    /// Returns whether there is a message of an account for which `may` returns true.
+    pub(super) fn has_of(&self, may: impl Fn(&AccountId) -> bool, has_marketing_slots: bool) -> bool {
+        self.transactional.has_of(&may) || has_marketing_slots && self.marketing.has_of(&may)
     }
 
-    /// Removes the messages that expire by `until`.
-    pub(super) fn extract_ending(&mut self, until: Timestamp) -> Vec<QueuedMessage> {
+    /// Removes the messages that expire by `until`, of one account or of all.
+    pub(super) fn extract_ending(&mut self, until: Timestamp, of: Option<AccountId>) -> Vec<QueuedMessage> {
         if self.ends_at > until {
             return Vec::new();
         }
-        let is_late = |message: &QueuedMessage| message.give_up_at <= until;
+        let is_of = |message: &QueuedMessage| of.is_none_or(|account| account == message.place.account);
+        let is_late = |message: &QueuedMessage| message.give_up_at <= until && is_of(message);
         let mut late = self.transactional.extract(is_late);
         late.append(&mut self.marketing.extract(is_late));
         let rest = self.transactional.iter().chain(self.marketing.iter());

@@ -62,9 +62,20 @@ impl Slots {
         self.started.last_key_value().map(|(_, started)| started.at)
     }
 
-    /// Returns the start of a message that has not ended.
-    pub(super) fn started_at(&self, slot: Slot) -> Option<Duration> {
-        self.started.get(&slot).map(|started| started.at)
+    /// Returns the account and the start of a message that has not ended.
+    pub(super) fn get(&self, slot: Slot) -> Option<(AccountId, Duration)> {
+        self.started.get(&slot).map(|started| (started.message.place.account, started.at))
+    }
+
+    /// Returns the number of messages that began by `at` and that their accounts have beyond `share` messages each.
+    pub(super) fn beyond(&self, share: usize, at: Duration) -> usize {
+        let mut held = BTreeMap::<_, [usize; 2]>::new();
+        for started in self.started.values() {
+            let [all, old] = held.entry(started.message.place.account).or_default();
+            *all += 1;
+            *old += usize::from(started.at <= at);
+        }
+        held.into_values().map(|[all, old]| all.saturating_sub(share).min(old)).sum()
     }
 
     pub(super) fn add(&mut self, message: QueuedMessage, at: Duration) -> Slot {

@@ -1,9 +1,10 @@
 //! The next message of a destination. Transactional mail goes first, and accounts take turns: while another account
 //! waits, none gets more than half of the connections.
 //!
-//! Connections become free when their messages end, which may take minutes. If no message of the site starts for two
-//! seconds, an account without any started message may therefore use one connection more than the window has. A few
-//! accounts may do so at the same time.
+//! Connections become free when their messages end, which may take minutes. Two seconds after their start, messages of
+//! an account beyond half of the window therefore don't count against other accounts. If no message of the site starts
+//! for two seconds, an account without any started message may use one connection more than the window has. At most
+//! eight messages at a time exceed the window.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 
-/// Time without a start after which an account without a started message may exceed the window.
+/// Time without a start after which an account without a started message may exceed the window, and time after which
+/// messages beyond half of the window don't count against other accounts.
 pub(super) const STUCK: Duration = Duration::from_secs(2);
 /// Maximum number of messages beyond the window.
 pub(super) const EXTRA_MAX: usize = 8;
@@ -33,7 +35,7 @@ struct Turn {
 pub(super) struct Special {
     /// The message that probes the site.
     pub(super) prober: Option<Slot>,
-    /// The messages beyond the window, each of another account.
+    /// The messages beyond the window.
     pub(super) extra: Vec<Slot>,
 }
 
@@ -49,15 +51,20 @@ impl Destination {
     pub(super) fn start_next(&mut self, moment: Moment) -> Option<(Slot, QueuedMessage)> {
         self.turn_at = None;
         let is_probe = self.window.state() == WindowState::Probing;
-        let turn = self.turn(moment)?;
+        let Some(turn) = self.turn(moment) else {
+            let wait = self.requested.shortest_wait(moment).filter(|_| self.queue.len() > 0 && !self.is_stopped);
+            let turns = [self.turn_at, wait.map(|wait| moment.machine + wait)];
+            self.turn_at = turns.into_iter().flatten().min();
+            return None;
+        };
         let wait = self.spacing_wait(moment);
         // A probe does not wait for the rate limit.
         if !wait.is_zero() && !is_probe {
             self.turn_at = Some(moment.machine + wait);
             return None;
         }
-        let slower = self.slower.as_mut().map(|(spacing, _)| spacing);
-        self.messages.iter_mut().chain(slower).for_each(|spacing| spacing.count(moment.machine));
+        self.messages.iter_mut().for_each(|spacing| spacing.count(moment.machine));
+        self.requested.count(&turn.account, moment.machine);
         let message = self.queue.pop(turn.stream, turn.account)?;
         let slot = self.slots.add(message, moment.machine);
         if is_probe {
@@ -81,41 +88,63 @@ impl Destination {
     }
 
     fn probe_turn(&mut self, moment: Moment) -> Option<Turn> {
-        let began = self.special.prober.and_then(|prober| self.slots.started_at(prober));
-        if let Some(until) = began.map(|began| began + PROBE_MAX).filter(|until| *until > moment.machine) {
+        // An account that may be the only one that the site refuses shows little about the site.
+        let blamed = self.blamed;
+        let is_other = |account: &AccountId| Some(*account) != blamed;
+        let other = blamed.and_then(|_| {
+            let next = |stream: &Stream| Some((*stream, self.queue.next(*stream, is_other)?));
+            Stream::ALL.iter().find_map(next)
+        });
+        let prober = self.special.prober.and_then(|prober| self.slots.get(prober));
+        let until = prober.filter(|(account, _)| other.is_none() || is_other(account)).map(|(_, at)| at + PROBE_MAX);
+        if let Some(until) = until.filter(|until| *until > moment.machine) {
             self.turn_at = Some(until);
             return None;
         }
-        // An account that may be the only one that the site refuses shows little about the site.
-        let other = self.evidence.blamed().and_then(|blamed| {
-            let next = |stream: &Stream| self.queue.next(*stream, |account| *account != blamed);
-            Stream::ALL.iter().find_map(|stream| Some((*stream, next(stream)?)))
-        });
         match other {
             Some((stream, account)) => Some(Turn { stream, account, is_extra: false }),
-            None => self.next_of(&Stream::ALL, moment, |_| true),
+            None => self.next_of(&Stream::ALL, moment, |_| true, |_| true),
         }
     }
 
-    /// Returns the next turn within the window.
+    /// Returns the next turn within the window, or within the part of it that another account holds beyond its share.
     fn regular_turn(&self, moment: Moment) -> Option<Turn> {
-        let connections = self.window.connections(moment.wall);
-        if self.slots.len() >= connections {
+        let connections = self.connections(moment.wall);
+        let share = connections.div_ceil(2);
+        let is_extra = self.slots.len() >= connections;
+        if is_extra && (!self.may_exceed(moment.wall) || self.slots.len() - self.beyond(share, moment) >= connections) {
             return None;
         }
         let has_marketing_slots = self.marketing_slots(moment.wall) > 0;
         let streams = if has_marketing_slots { &Stream::ALL[..] } else { &[Stream::Transactional] };
-        let most = connections.div_ceil(2);
-        self.next_of(streams, moment, |account| self.slots.of(account) < most)
+        let has_share = |account: &AccountId| self.slots.of(account) < share;
+        let may = |account: &AccountId| self.allows(account, moment) && (!is_extra || has_share(account));
+        Some(Turn { is_extra, ..self.next_of(streams, moment, has_share, may)? })
     }
 
-    /// Returns the next turn beyond the window. A limit that the site has requested is never exceeded.
+    /// Returns the number of messages beyond the share of their accounts that don't count against other accounts.
+    fn beyond(&self, share: usize, moment: Moment) -> usize {
+        moment.machine.checked_sub(STUCK).map_or(0, |at| self.slots.beyond(share, at).min(EXTRA_MAX))
+    }
+
+    /// Returns whether one message more may exceed the window. A limit that the site has requested is never exceeded.
+    fn may_exceed(&self, now: Timestamp) -> bool {
+        self.special.extra.len() < EXTRA_MAX && self.requested.most(now) >= self.window.connections()
+    }
+
+    /// Returns whether the limits that answers requested for this account alone allow its next message.
+    pub(super) fn allows(&self, account: &AccountId, moment: Moment) -> bool {
+        self.requested.allows(account, || self.slots.of(account), moment)
+    }
+
+    /// Returns the next turn beyond the window.
     fn extra_turn(&mut self, moment: Moment) -> Option<Turn> {
-        if self.special.extra.len() >= EXTRA_MAX || self.window.fewer_until(moment.wall).is_some() {
+        if !self.may_exceed(moment.wall) {
             return None;
         }
         let passes = |account: &AccountId| !self.queue.lets_pass(account, moment.machine);
-        let is_new = |account: &AccountId| passes(account) && !self.slots.has_of(account);
+        let is_new =
+            |account: &AccountId| passes(account) && !self.slots.has_of(account) && self.allows(account, moment);
         let found = Stream::ALL.iter().find_map(|stream| Some((*stream, self.queue.next(*stream, is_new)?)));
         let (stream, account) = found?;
         let until = self.slots.last_start()? + STUCK;
@@ -126,10 +155,16 @@ impl Destination {
         Some(Turn { stream, account, is_extra: true })
     }
 
-    /// Returns the next turn of these streams, in their order. Accounts for which `has_share` returns true go first
-    /// within a stream, and accounts that let others pass go last.
-    fn next_of(&self, streams: &[Stream], moment: Moment, has_share: impl Fn(&AccountId) -> bool) -> Option<Turn> {
-        let passes = |account: &AccountId| !self.queue.lets_pass(account, moment.machine);
+    /// Returns the next turn of these streams, in their order, of an account for which `may` returns true. Accounts for
+    /// which `has_share` returns true go first within a stream, and accounts that let others pass go last.
+    fn next_of(
+        &self,
+        streams: &[Stream],
+        moment: Moment,
+        has_share: impl Fn(&AccountId) -> bool,
+        may: impl Fn(&AccountId) -> bool,
+    ) -> Option<Turn> {
+        let passes = |account: &AccountId| !self.queue.lets_pass(account, moment.machine) && may(account);
         let first = |stream| {
             let is_contended = self.queue.accounts(stream) > 1;
             let within = |account: &AccountId| passes(account) && has_share(account);
@@ -139,7 +174,7 @@ impl Destination {
         let of = |find: &dyn Fn(Stream) -> Option<AccountId>| {
             streams.iter().find_map(|stream| Some(Turn { stream: *stream, account: find(*stream)?, is_extra: false }))
         };
-        of(&first).or_else(|| of(&|stream| self.queue.next(stream, |_| true)))
+        of(&first).or_else(|| of(&|stream| self.queue.next(stream, &may)))
     }
 
     /// Returns the number of marketing messages that may start. If the streams share the destination, one connection is
@@ -150,7 +185,7 @@ impl Destination {
         if self.window.state() == WindowState::Probing {
             return waiting;
         }
-        let connections = self.window.connections(now);
+        let connections = self.connections(now);
         let theirs = if self.is_shared { connections.saturating_sub(1).max(1) } else { connections };
         theirs.saturating_sub(self.slots.marketing()).min(waiting)
     }

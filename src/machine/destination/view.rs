@@ -84,7 +84,13 @@ impl Destination {
     /// Returns whether a message of another account than `account` could start instead of one that waits for a
     /// connection.
     pub fn has_other(&self, account: AccountId, moment: Moment) -> bool {
-        self.queue.has_other(account, self.marketing_slots(moment.wall) > 0, moment.machine)
+        let is_probed = self.window.state() == WindowState::Probing;
+        let may = |other: &AccountId| {
+            // The mail of an account that alone caused the backoff is not a better probe.
+            let is_startable = if is_probed { self.blamed != Some(*other) } else { self.allows(other, moment) };
+            *other != account && is_startable && !self.queue.lets_pass(other, moment.machine)
+        };
+        self.queue.has_of(may, self.marketing_slots(moment.wall) > 0)
     }
 
     /// Returns whether messages may be spilled.
@@ -116,22 +122,23 @@ impl Destination {
         View { in_flight: self.slots.len(), held_until: self.held_until(now), last_answer: self.last_answer.clone() }
     }
 
-    /// Returns the obstacle to sending the next message now.
-    pub fn obstacle(&mut self, moment: Moment) -> Obstacle {
+    /// Returns the obstacle to sending the next message of `account` now.
+    pub fn obstacle(&self, account: &AccountId, moment: Moment) -> Obstacle {
         let now = moment.wall;
         if let Some(since) = self.window.closed_at() {
             return Obstacle::Throttled { since, until: self.held_until(now), last_answer: self.last_answer.clone() };
         }
-        let wait = self.spacing_wait(moment);
+        let wait = self.spacing_wait(moment).max(self.requested.wait_of(account, moment));
         if !wait.is_zero() {
             return Obstacle::Paced(now + wait);
         }
-        if self.slots.len() < self.window.connections(now) {
+        if self.slots.len() < self.connections(now) && self.allows(account, moment) {
             return Obstacle::Nothing;
         }
         if self.slots.connected() == 0 {
             return Obstacle::Unconnected;
         }
-        self.window.fewer_until(now).map_or(Obstacle::Window, Obstacle::Fewer)
+        let held = [self.slots.of(account), self.slots.len()];
+        self.requested.fewer_until(account, held, now).map_or(Obstacle::Window, Obstacle::Fewer)
     }
 }

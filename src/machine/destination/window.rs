@@ -29,8 +29,6 @@ pub(super) struct Window {
     state: WindowState,
     /// Time of the last backoff that began while the site was open.
     closed_at: Timestamp,
-    /// A smaller window that an answer requested, and its end.
-    fewer: Option<(usize, Timestamp)>,
     /// Time at which the next requested probe is allowed.
     next_request_at: Timestamp,
     /// The end of the backoff that a requested probe interrupts.
@@ -96,7 +94,6 @@ impl Window {
             recent: Recent::default(),
             state: WindowState::Open,
             closed_at: Timestamp::ZERO,
-            fewer: None,
             next_request_at: Timestamp::ZERO,
             interrupted: None,
         }
@@ -111,15 +108,12 @@ impl Window {
         self.state
     }
 
-    /// Returns the number of connections that are allowed at `now`.
-    pub(super) fn connections(&self, now: Timestamp) -> usize {
+    /// Returns the number of connections that are allowed.
+    pub(super) fn connections(&self) -> usize {
         match self.state {
             WindowState::BackedOff(_) => 0,
             WindowState::Probing => 1,
-            WindowState::Open => {
-                let fewer = self.fewer.filter(|(_, until)| *until > now).map_or(usize::MAX, |(most, _)| most);
-                self.size.min(fewer).max(1)
-            }
+            WindowState::Open => self.size.max(1),
         }
     }
 
@@ -158,17 +152,21 @@ impl Window {
         self.halve();
     }
 
-    /// An attempt timed out, in any phase. If the site serves other accounts, only this message got no answer, and the
-    /// site does not count as silent.
+    /// An attempt timed out, in any phase. If the site serves other accounts, only this message got no answer: the site
+    /// does not count as silent, and keeps its window.
     pub(super) fn timed_out(&mut self, serves_others: bool) {
         self.trust = if serves_others { Trust::Answers } else { Trust::Silent };
-        self.halve();
+        if !serves_others {
+            self.halve();
+        }
     }
 
     /// An attempt timed out after it had begun its message. Returns the end of the new backoff, if that attempt was the
     /// probe.
-    pub(super) fn hung(&mut self, now: Timestamp) -> Option<Timestamp> {
-        self.recent.note(true);
+    pub(super) fn hung(&mut self, serves_others: bool, now: Timestamp) -> Option<Timestamp> {
+        if !serves_others {
+            self.recent.note(true);
+        }
         if self.state == WindowState::Probing { self.pushed_back(now) } else { None }
     }
 
@@ -239,17 +237,6 @@ impl Window {
         (self.state != WindowState::Open).then_some(self.closed_at)
     }
 
-    /// Returns the end of the last requested limit on connections.
-    pub(super) fn limit_end(&self) -> Option<Timestamp> {
-        self.fewer.map(|(_, until)| until)
-    }
-
-    /// Returns the end of the requested limit on connections, if that limit is effective.
-    pub(super) fn fewer_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let (most, until) = self.fewer?;
-        (until > now && most < self.size).then_some(until)
-    }
-
     /// Allows a probe now, before the end of the backoff, unless one was allowed less than [`REQUEST_INTERVAL`] ago.
     /// Returns whether it interrupted a backoff.
     pub(super) fn allow_probe(&mut self, now: Timestamp) -> bool {
@@ -273,9 +260,9 @@ impl Window {
         }
     }
 
-    /// Limits the site to this many connections until then.
-    pub(super) const fn limit(&mut self, most: usize, until: Timestamp) {
-        self.fewer = Some((most, until));
+    /// Forgets the number of failures in a row, because they concern one account alone.
+    pub(super) const fn forget_failures(&mut self) {
+        self.failures = 0;
     }
 
     /// Ends the backoff if it is over. Returns whether the site must be probed.
@@ -294,7 +281,6 @@ impl Window {
         if let WindowState::BackedOff(until) = self.state {
             self.state = WindowState::BackedOff(until - by);
         }
-        self.fewer = self.fewer.map(|(most, until)| (most, until - by));
         self.closed_at = self.closed_at - by;
         self.next_request_at = self.next_request_at - by;
         self.interrupted = self.interrupted.map(|until| until - by);

@@ -1,6 +1,7 @@
 //! Tests of a destination: its rules as scripts, its invariants under any inputs, and all runs of a small one.
 
 mod exhaustive;
+mod isolation;
 mod model;
 mod properties;
 mod window;

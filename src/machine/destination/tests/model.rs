@@ -200,7 +200,7 @@ impl Model {
         let (now, waiting) = (self.now, self.count(Where::Waits));
         let destination = &self.destination;
         let state = destination.window.state();
-        let connections = destination.window.connections(now.wall);
+        let connections = destination.connections(now.wall);
         assert_eq!(destination.len(), waiting, "every message is in one place");
         assert_eq!(destination.slots.len(), self.started().len(), "every started message has a slot");
         assert_eq!(destination.kept, self.kept);
@@ -222,8 +222,9 @@ impl Model {
             }
             WindowState::Open => {
                 let is_free = destination.slots.len() < connections && destination.next_wake().is_none();
-                assert!(!is_free || destination.queue.transactional_len() == 0, "work goes on while it can");
-                assert!(!is_free || destination.marketing_slots(now.wall) == 0, "so does marketing");
+                let may = |account: &AccountId| destination.allows(account, now);
+                let has_startable = destination.queue.has_of(may, destination.marketing_slots(now.wall) > 0);
+                assert!(!is_free || !has_startable, "work goes on while it can");
             }
         }
     }

@@ -37,13 +37,39 @@ fn apply(model: &mut Model, next: &mut u8, kind: u8, pick: u8) {
             let account = message(pick, Timestamp::MAX).place.account;
             model.step(Input::Limit(RequestedLimit::Pause(soon), pick.is_multiple_of(2).then_some(account)));
         }
-        (16, _) => model.step(Input::Limit(RequestedLimit::Rate(u32::from(pick) + 1, soon), None)),
-        (17, _) => model.step(Input::Limit(RequestedLimit::Connections(usize::from(pick % 4), soon), None)),
+        (16 | 17, _) => {
+            let account = (!pick.is_multiple_of(4)).then(|| message(pick, Timestamp::MAX).place.account);
+            let rate = RequestedLimit::Rate(u32::from(pick) + 1, soon);
+            let connections = RequestedLimit::Connections(usize::from(pick % 4), soon);
+            model.step(Input::Limit(if kind == 16 { rate } else { connections }, account));
+        }
         (18, _) => model.step(Input::TryNow),
         (19, _) => model.step(Input::Spill),
         (20, _) if pick == 0 => model.step(Input::Clear),
         (21, _) if model.reading.is_some() => model.refill(),
         (22, _) => {
+            model.pass(Duration::from_secs(u64::from(pick)));
+            model.step(Input::TurnCame);
+        }
+        _ => model.wake(),
+    }
+}
+
+/// Applies one step of account 0, whose message `n` is due: every message that ends has met an answer, or got none.
+fn apply_answer(model: &mut Model, n: u8, kind: u8, pick: u8) {
+    const ANSWERS: [Signal; 6] =
+        [Signal::Took, Signal::Answered, Signal::Slowed, Signal::RefusedAccount, Signal::TimedOut, Signal::Silent];
+    let (started, account) = (model.started(), Some(message(n, Timestamp::MAX).place.account));
+    let soon = model.now.wall + Duration::from_secs(u64::from(pick) * 20);
+    match (kind, started.get(usize::from(pick) % started.len().max(1)).copied()) {
+        (0..=3, _) => model.due(n),
+        (4..=6, Some(n)) => model.end(n, ANSWERS[usize::from(pick) % ANSWERS.len()]),
+        (7, Some(_)) => model.step(Input::Limit(RequestedLimit::Pause(soon), account)),
+        (8, Some(_)) => model.step(Input::Limit(RequestedLimit::Rate(1, soon), account)),
+        (9, Some(_)) => model.step(Input::Limit(RequestedLimit::Connections(1, soon), account)),
+        (10, Some(_)) => model.step(Input::ServerSilent(account)),
+        (11, _) => model.step(Input::TryNow),
+        (12, _) => {
             model.pass(Duration::from_secs(u64::from(pick)));
             model.step(Input::TurnCame);
         }
@@ -95,7 +121,7 @@ proptest! {
         for pick in ends {
             let (started, before) = (model.started(), held(&model));
             model.end(started[usize::from(pick) % started.len()], Signal::Took);
-            let most = model.destination.window.connections(model.now.wall).div_ceil(2);
+            let most = model.destination.connections(model.now.wall).div_ceil(2);
             for (after, before) in held(&model).into_iter().zip(before) {
                 prop_assert!(after <= most.max(before), "{after} of {most}");
             }
@@ -119,6 +145,31 @@ proptest! {
         model.pass(STUCK);
         model.step(Input::TurnCame);
         prop_assert!(model.started().contains(&255) || model.has_extra());
+    }
+
+    #[test]
+    fn a_message_starts_within_two_seconds_whatever_answers_another_account_s_messages_meet(
+        connections in 1usize..6,
+        is_served in any::<bool>(),
+        steps in prop::collection::vec((0u8..14, any::<u8>()), 0..60),
+    ) {
+        let mut model = model(Limits { connections, ..LIMITS });
+        if is_served {
+            model.due(1);
+            model.end(1, Signal::Took);
+        }
+        for (n, (kind, pick)) in (1u8..).zip(steps) {
+            apply_answer(&mut model, n * 3, kind, pick);
+        }
+        let before = model.now;
+        model.due(4);
+        if !model.started().contains(&4) && model.is_suspended {
+            model.wake();
+        }
+        prop_assert_eq!(before, model.now, "it probes at once");
+        model.pass(STUCK);
+        model.step(Input::TurnCame);
+        prop_assert!(model.started().contains(&4));
     }
 
     #[test]

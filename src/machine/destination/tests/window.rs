@@ -19,9 +19,9 @@ fn grown(most: usize, messages: usize) -> Window {
 
 #[test]
 fn grows_by_one_for_each_round_up_to_the_provider_s_limit() {
-    let sizes = [0, 1, 2, 4, 5, 9, 100].map(|messages| grown(5, messages).connections(NOW));
+    let sizes = [0, 1, 2, 4, 5, 9, 100].map(|messages| grown(5, messages).connections());
     assert_eq!(sizes, [2, 2, 3, 3, 4, 5, 5]);
-    assert_eq!(Window::new(1).connections(NOW), 1);
+    assert_eq!(Window::new(1).connections(), 1);
 }
 
 #[test]
@@ -41,12 +41,12 @@ fn an_accepted_message_proves_the_site_until_a_failure() {
 fn a_timeout_makes_the_site_silent_and_halves_its_window_until_it_answers() {
     let mut window = grown(10, 100);
     window.timed_out(false);
-    assert_eq!((window.hung(NOW), window.trust(), window.connections(NOW)), (None, Trust::Silent, 5));
+    assert_eq!((window.hung(false, NOW), window.trust(), window.connections()), (None, Trust::Silent, 5));
     window.pushed_back(NOW);
     assert_eq!(window.trust(), Trust::Silent);
     assert!(window.begin_probe(after(50)));
     window.timed_out(false);
-    assert_eq!(window.hung(after(50)), Some(after(150)), "the probe hung");
+    assert_eq!(window.hung(false, after(50)), Some(after(150)), "the probe hung");
     assert!(window.begin_probe(after(150)));
     window.answered();
     assert_eq!(window.trust(), Trust::Answers);
@@ -56,7 +56,7 @@ fn a_timeout_makes_the_site_silent_and_halves_its_window_until_it_answers() {
 fn a_421_among_successes_halves_the_window_without_a_backoff() {
     let mut window = grown(10, 100);
     for size in [5, 2, 1] {
-        assert_eq!((window.turned_away(NOW), window.connections(NOW)), (None, size));
+        assert_eq!((window.turned_away(NOW), window.connections()), (None, size));
     }
     (0..100).for_each(|_| window.took());
     let mut in_a_row = 1;
@@ -75,7 +75,7 @@ fn halves_when_slowed_and_never_falls_to_zero() {
     let mut window = grown(10, 100);
     for size in [5, 2, 1, 1] {
         window.slowed();
-        assert_eq!(window.connections(NOW), size);
+        assert_eq!(window.connections(), size);
     }
 }
 
@@ -83,13 +83,13 @@ fn halves_when_slowed_and_never_falls_to_zero() {
 fn a_refusing_site_is_backed_off_once_then_probed_by_one_connection() {
     let mut window = grown(10, 100);
     assert_eq!(window.pushed_back(NOW), Some(after(50)));
-    assert_eq!((window.pushed_back(after(1)), window.connections(after(1))), (None, 0));
+    assert_eq!((window.pushed_back(after(1)), window.connections()), (None, 0));
     window.took();
-    assert_eq!(window.connections(after(2)), 0, "what was under way before lifts no pause");
+    assert_eq!(window.connections(), 0, "what was under way before lifts no pause");
     assert!(!window.begin_probe(after(49)) && window.begin_probe(after(50)) && !window.begin_probe(after(50)));
-    assert_eq!(window.connections(after(50)), 1);
+    assert_eq!(window.connections(), 1);
     window.answered();
-    assert_eq!(window.connections(after(51)), 5, "half of what it was");
+    assert_eq!(window.connections(), 5, "half of what it was");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_backed_off_site_is_probed_at_once_on_request() {
     window.pushed_back(NOW);
     assert!(window.allow_probe(after(1)) && !window.allow_probe(after(1)));
     assert!(window.begin_probe(after(1)));
-    assert_eq!(window.connections(after(1)), 1);
+    assert_eq!(window.connections(), 1);
     assert_eq!(window.pushed_back(after(2)), Some(after(50)), "the interrupted backoff continues");
     assert!(!window.allow_probe(after(10)), "an account can't make us hammer a site that other accounts need");
     assert!(window.allow_probe(after(11)));
@@ -134,7 +134,7 @@ fn failed_probes_on_request_lengthen_no_backoff() {
         assert!(window.begin_probe(until) && regular.begin_probe(until));
     }
     window.answered();
-    assert_eq!(window.connections(after(now)), 4, "only the four regular failures halved it");
+    assert_eq!(window.connections(), 4, "only the four regular failures halved it");
     // An answer to a requested probe that asks for a pause adds none to the backoff.
     let until = window.pushed_back(after(now)).unwrap();
     assert!(window.allow_probe(after(now + 10)) && window.begin_probe(after(now + 10)));
@@ -147,14 +147,12 @@ fn failed_probes_on_request_lengthen_no_backoff() {
     // A requested probe that lasts beyond the backoff is also the regular one.
     let until = window.pushed_back(after(now)).unwrap();
     assert!(window.allow_probe(until - Duration::from_secs(1)) && window.begin_probe(until));
-    assert_eq!(window.hung(until), Some(until + Duration::from_secs(100)));
+    assert_eq!(window.hung(false, until), Some(until + Duration::from_secs(100)));
 }
 
 #[test]
-fn a_limit_from_an_answer_lasts_until_its_end() {
+fn the_longer_pause_counts() {
     let mut window = grown(10, 100);
-    window.limit(1, after(60));
-    assert_eq!((window.connections(after(59)), window.connections(after(60))), (1, 10));
     let held = [100, 99, 101].map(|seconds| window.hold(after(seconds), NOW));
     assert_eq!(held, [Some(after(100)), None, Some(after(101))]);
     assert_eq!(window.state(), WindowState::BackedOff(after(101)));
@@ -162,9 +160,8 @@ fn a_limit_from_an_answer_lasts_until_its_end() {
 }
 
 #[test]
-fn a_backoff_and_a_limit_keep_their_durations_when_the_time_is_set_back() {
+fn a_backoff_keeps_its_duration_when_the_time_is_set_back() {
     let mut window = grown(10, 100);
-    window.limit(1, after(60));
     window.pushed_back(NOW);
     assert!(window.allow_probe(after(1)));
     window.pushed_back(after(2));
@@ -174,6 +171,4 @@ fn a_backoff_and_a_limit_keep_their_durations_when_the_time_is_set_back() {
     assert_eq!(window.closed_at(), Some(NOW - by));
     assert!(!window.allow_probe(after(10) - by) && window.allow_probe(after(11) - by));
     assert!(window.begin_probe(after(11) - by));
-    window.answered();
-    assert_eq!((window.connections(after(59) - by), window.connections(after(60) - by)), (1, 5));
 }

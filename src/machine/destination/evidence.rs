@@ -12,8 +12,9 @@ const SERVES_FOR: Duration = Duration::from_secs(600);
 /// The evidence of one destination about one kind of refusal. Times are the machine's own.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
-    /// The last two accounts whose messages the site answered and has not refused since, the newest first.
-    served: [Option<(AccountId, Duration)>; 2],
+    /// The last accounts whose messages the site answered and has not refused since, the newest first. They are three,
+    /// so that mail of the two whose refusals would concern all does not displace a third.
+    served: [Option<(AccountId, Duration)>; 3],
     /// The last account that was refused, and not served since.
     refused: Option<(AccountId, Duration)>,
 }
@@ -32,8 +33,8 @@ pub(super) enum Concerned {
 impl Evidence {
     /// Records that the site answered a message of `account`.
     pub(super) fn served(&mut self, account: AccountId, now: Duration) {
-        let other = self.served.into_iter().flatten().find(|(other, _)| *other != account);
-        self.served = [Some((account, now)), other];
+        let mut others = self.served.into_iter().flatten().filter(|(other, _)| *other != account);
+        self.served = [Some((account, now)), others.next(), others.next()];
         self.refused = self.refused.filter(|(other, _)| *other != account);
     }
 
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn refusals_of_two_accounts_do_not_concern_a_third_that_the_site_serves() {
         let (mut evidence, now) = (Evidence::default(), Duration::from_secs(1000));
-        evidence.served(account(3), now);
+        [3, 1, 2, 1, 2].into_iter().for_each(|byte| evidence.served(account(byte), now));
         assert_eq!([evidence.refused(account(1), now), evidence.refused(account(2), now)], [Account, Account]);
         assert_eq!(evidence.refused(account(3), now), All, "it refuses the third too");
         assert_eq!(evidence.refused(account(1), now + SERVES_FOR), Unknown, "the other refusals are too old");

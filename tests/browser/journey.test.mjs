@@ -187,7 +187,7 @@ scenario("messages are found by address, subject, Message-ID and identifier, fro
   assert.equal(new URL(page.url()).pathname, `/messages/${id}`);
   await search("nothing has these words");
   await shown("No messages match");
-  await page.getByRole("link", { name: "nothing", exact: true }).waitFor();
+  await page.getByRole("link", { name: "Remove the filter nothing", exact: true }).waitFor();
 });
 
 scenario("every action works without scripts", async (t) => {

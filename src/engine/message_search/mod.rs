@@ -21,7 +21,7 @@ use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_head::{MessageHead, TransferHead};
-use crate::store::row::message_index::{IndexedBlock, METADATA_SINCE, Term, VALUES_SINCE};
+use crate::store::row::message_index::{IndexedBlock, METADATA_SINCE};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
@@ -35,7 +35,7 @@ mod originals;
 mod via;
 mod waiting;
 
-use block_terms::BlockTerms;
+use block_terms::{BlockTerms, first_of_version};
 
 pub use via::Via;
 
@@ -132,36 +132,6 @@ impl MessageFilter {
             |one: &Self| one.id.is_none_or(|wanted| wanted == *id) && one.takes(row) && one.takes_end(transfer);
         self.without.iter().any(matches)
     }
-
-    /// Returns the terms that a block must contain for its messages to be read, except those of statuses.
-    fn terms(&self) -> Vec<Term> {
-        let of_words = self.subject_words.iter().map(|word| Term::word(word));
-        let others = [
-            self.to.as_ref().map(Term::to),
-            self.from.as_ref().map(Term::from),
-            self.stream.map(Term::stream),
-            self.via.and_then(Via::term),
-        ];
-        let of_metadata = self.metadata.iter().map(|(name, value)| Term::metadata(name, value));
-        let of_metadata = of_metadata.chain(self.metadata_value.as_deref().map(Term::metadata_value));
-        others.into_iter().flatten().chain(of_words).chain(of_metadata).collect()
-    }
-
-    /// Returns the version from which a block can have the terms of metadata; 1 if there are none.
-    const fn block_version(&self) -> u8 {
-        if self.metadata_value.is_some() {
-            VALUES_SINCE
-        } else if self.metadata.is_empty() {
-            1
-        } else {
-            METADATA_SINCE
-        }
-    }
-
-    /// Returns the terms of statuses, of which a block must contain one.
-    fn status_terms(&self) -> Vec<Term> {
-        self.statuses.iter().copied().map(Term::status).collect()
-    }
 }
 
 /// Returns the page of messages before `page.before`, newest first.
@@ -206,12 +176,6 @@ pub(super) fn search_from(
     let (least, to) = bounds(account, filter, None);
     let from = least.max(schema::message(account, from).to_vec());
     run(&store.snapshot()?, account, filter, limit, (from, to), Order::Ascending)
-}
-
-/// Returns the key of the first message that is in a block of `version` or later, or in none.
-fn first_of_version(snapshot: &Snapshot, account: AccountId, version: u8) -> Result<Vec<u8>, StoreError> {
-    let last = last_before_version(snapshot, account, version)?;
-    Ok(last.map_or_else(|| account.as_bytes().to_vec(), |last| after(&schema::message(account, last))))
 }
 
 /// Returns the time since which all messages of an account have indexed metadata; `None` if all messages have.

@@ -83,7 +83,7 @@ impl Question<'_> {
         if candidates.is_empty() { Err(none()) } else { Ok(candidates) }
     }
 
-    /// Refuses servers that the domain has got since its mail joined this queue. What they answer says nothing about the
+    /// Refuses servers that the domain has got since its mail joined this queue. Their answers say nothing about the
     /// queue's site, which other domains share. The message is routed again.
     fn check_servers(&self, hosts: &[MailHost]) -> Result<(), AttemptError> {
         if hosts.iter().all(|host| self.queue.site.has_server(&host.name, &self.shared.shaping)) {

@@ -5,15 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 use super::gate::Place;
 use super::progress::Progress;
+use super::stream::ServerStream;
 use super::{Deadlines, ListenerConfig, ListenerTls, MailHandler};
 use crate::engine::ports::BoxFuture;
 use crate::engine::smtp_submission::Decision;
@@ -51,12 +50,6 @@ struct Incoming {
     received: usize,
     /// Number of bytes with reserved memory.
     reserved: usize,
-}
-
-/// The connection before and after STARTTLS.
-enum ServerStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// Result of a wait for bytes.
@@ -256,15 +249,7 @@ impl Connection {
     }
 
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let written = async {
-            match &mut self.wire {
-                ServerStream::Plain(stream) => stream.write_all(bytes).await,
-                ServerStream::Tls(stream) => {
-                    stream.write_all(bytes).await?;
-                    stream.flush().await
-                }
-            }
-        };
+        let written = self.wire.write(bytes);
         if self.is_evicted {
             return timeout(FAREWELL, written).await?;
         }
@@ -391,20 +376,4 @@ fn session_config(config: &ServerConfig, handler: &dyn MailHandler) -> ServerCon
         rules.login = login;
     }
     config
-}
-
-impl ServerStream {
-    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.read(buffer).await,
-            Self::Tls(stream) => stream.read(buffer).await,
-        }
-    }
-
-    async fn shut_down(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(stream) => stream.shutdown().await,
-            Self::Tls(stream) => stream.shutdown().await,
-        }
-    }
 }

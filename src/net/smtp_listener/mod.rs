@@ -10,6 +10,7 @@ mod connection;
 mod eviction_tests;
 mod gate;
 mod progress;
+mod stream;
 #[cfg(test)]
 mod submission_tests;
 #[cfg(test)]

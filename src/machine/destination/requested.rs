@@ -8,7 +8,7 @@ use super::spacing::Spacing;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 
-/// Effective time of the limit of an account that the site slowed down without a rule's limit.
+/// Duration of the limit for an account whose message the site deferred without requesting a limit.
 const SLOWED_FOR: Duration = Duration::from_secs(60);
 
 /// The requested limits of one destination.
@@ -58,15 +58,15 @@ impl Requested {
         self.lowered(of, now).slower = Some((Spacing::per_minute(per_minute), until));
     }
 
-    /// Halves the connections of one account for a while, if it has no longer limit. An account at its limit has a
-    /// started message, whose end starts the next one, so the end of this limit needs no wake-up.
+    /// Halves the connections of one account for a while, unless a limit that lasts longer exists. An account at its
+    /// limit has a started message, whose end starts the next one, so the end of this limit needs no wake-up.
     pub(super) fn slow_down(&mut self, account: AccountId, held: usize, now: Timestamp) {
         let until = now + SLOWED_FOR;
         let lowered = self.lowered(Some(account), now);
         lowered.fewer = lowered.fewer.filter(|(_, other)| *other > until).or(Some((held.div_ceil(2), until)));
     }
 
-    /// Returns the limits of one account or of all. Removes those of accounts that have ended.
+    /// Returns the limits of one account or of all, after removing the accounts whose limits have ended.
     fn lowered(&mut self, of: Option<AccountId>, now: Timestamp) -> &mut Lowered {
         self.of_accounts.retain(|_, lowered| lowered.ends().any(|until| until > now));
         match of {

@@ -1,7 +1,7 @@
 //! Progress of a client on its connection: it determines when a new connection may take the place.
 //!
-//! Commands alone do not count as progress, and bytes that trickle do not either: a client that sends NOOP every second
-//! would otherwise keep its place for good.
+//! Commands alone and slow bytes do not count as progress. Otherwise a client that sends NOOP every second would keep
+//! its place for good.
 
 use tokio::time::Instant;
 

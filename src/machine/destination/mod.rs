@@ -36,7 +36,7 @@ use evidence::{Concerned, Evidence};
 pub use messages::{Effect, Input, Limits, Moment, QueuedMessage, RequestedLimit, Signal};
 pub use queue::LETS_PASS;
 use queue::MessageQueue;
-use requested::Requested;
+use requested::RequestedLimits;
 pub use slots::Slot;
 use slots::Slots;
 use spacing::Spacing;
@@ -71,7 +71,7 @@ pub struct Destination {
     is_suspended: bool,
     messages: Option<Spacing>,
     connections: Option<Spacing>,
-    requested: Requested,
+    requested: RequestedLimits,
     /// Time of the next message's start, if it waits for the rate limit, for a probe, or behind other accounts.
     turn_at: Option<Duration>,
     last_answer: Option<String>,
@@ -96,7 +96,7 @@ impl Destination {
             is_suspended: false,
             messages: limits.messages_per_minute.map(Spacing::per_minute),
             connections: limits.connections_per_minute.map(Spacing::per_minute),
-            requested: Requested::default(),
+            requested: RequestedLimits::default(),
             turn_at: None,
             last_answer: None,
             spilled: SpillArea::default(),

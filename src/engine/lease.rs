@@ -21,7 +21,7 @@ pub struct Leases(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     table: Mutex<LeaseTable<Reservation>>,
-    /// Notified when an exclusive lease may have ended.
+    /// Notified when a lease has ended, or is a reservation again.
     freed: Notify,
 }
 
@@ -133,9 +133,9 @@ impl Leases {
         tokio::time::timeout(max_wait, self.once_freed(|| self.take(message))).await.ok()
     }
 
-    /// Resolves once the exclusive lease of `message` is free.
+    /// Resolves once there is no lease on `message`, so that it can be reserved.
     pub async fn is_free(&self, message: MessageId) {
-        self.once_freed(|| (!self.is_taken(message)).then_some(())).await;
+        self.once_freed(|| self.table().state(message).is_none().then_some(())).await;
     }
 
     /// Resolves with the first result of `get`, which is called again whenever a lease has ended.
@@ -174,6 +174,7 @@ impl Drop for Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::Poll;
 
     const MESSAGE: MessageId = MessageId(crate::base::id::Ulid([0; 16]));
 
@@ -213,6 +214,18 @@ mod tests {
             async { drop(taken) }
         );
         assert!(lease.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_reserved_message_is_free_when_its_worker_has_released_it() {
+        let leases = Leases::default();
+        let (reserved, _revocation) = leases.reserve(MESSAGE).unwrap();
+        let mut is_free = std::pin::pin!(leases.is_free(MESSAGE));
+        let is_waiting = std::future::poll_fn(|context| Poll::Ready(is_free.as_mut().poll(context).is_pending())).await;
+        assert!(is_waiting, "no other worker could reserve it");
+        drop(reserved);
+        is_free.await;
+        assert!(leases.reserve(MESSAGE).is_some());
     }
 
     #[tokio::test]

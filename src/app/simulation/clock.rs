@@ -16,6 +16,9 @@ use crate::machine::service_clock::{ClockHistory, Doubt, Effect, Sample, Service
 const START: Duration = Duration::from_secs(1_700_000_000);
 /// Maximum time between two comparisons of the clocks.
 const COMPARE: Duration = Duration::from_secs(300);
+/// Reads of the clock without the passing of time after which the service works in circles. An hour's mail reads it a
+/// few thousand times at once.
+const READS_MAX: u32 = 200_000;
 /// Wait until a time in the far future.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -26,6 +29,7 @@ pub(super) struct MachineClocks(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     set: Notify,
+    stuck: Notify,
 }
 
 struct State {
@@ -34,12 +38,15 @@ struct State {
     started: Option<Instant>,
     /// Offset of the wall clock, in milliseconds.
     set_by: i64,
+    /// The last read, and the reads of the same time before it.
+    last_read: Duration,
+    reads: u32,
 }
 
 impl MachineClocks {
     pub(super) fn new() -> Self {
-        let state = State { before: Duration::ZERO, started: None, set_by: 0 };
-        Self(Arc::new(Inner { state: Mutex::new(state), set: Notify::new() }))
+        let state = State { before: Duration::ZERO, started: None, set_by: 0, last_read: Duration::ZERO, reads: 0 };
+        Self(Arc::new(Inner { state: Mutex::new(state), set: Notify::new(), stuck: Notify::new() }))
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -66,8 +73,19 @@ impl MachineClocks {
 
     /// Returns the time since the start of the run.
     pub(super) fn elapsed(&self) -> Duration {
-        let state = self.state();
-        state.before + state.started.map_or(Duration::ZERO, |started| started.elapsed())
+        let mut state = self.state();
+        let elapsed = state.before + state.started.map_or(Duration::ZERO, |started| started.elapsed());
+        let before = std::mem::replace(&mut state.last_read, elapsed);
+        state.reads = if elapsed == before { state.reads + 1 } else { 0 };
+        if state.reads == READS_MAX {
+            self.0.stuck.notify_one();
+        }
+        elapsed
+    }
+
+    /// Resolves if the service reads the clock again and again, so that no task waits and no time passes.
+    pub(super) async fn is_stuck(&self) {
+        self.0.stuck.notified().await;
     }
 
     /// Changes the wall clock by this number of milliseconds.

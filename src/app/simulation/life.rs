@@ -55,6 +55,10 @@ pub(super) fn live(world: &Arc<World>) -> Option<End> {
             tokio::select! {
                 biased;
                 () = is_off.notified() => End::Off,
+                () = world.clocks.is_stuck() => {
+                    world.find("liveness: the service repeats work without a pause".to_owned());
+                    End::Failed
+                }
                 () = front.failed() => failed(world).await,
                 () = deposed(world, &front) => {
                     world.find("one holder: a machine without a standby was deposed".to_owned());

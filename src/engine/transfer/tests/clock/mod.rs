@@ -358,3 +358,22 @@ async fn a_message_in_transmission_while_the_clock_is_set_right_is_sent_once() {
     world.settles().await;
     assert_eq!(world.net.seen().len(), 1);
 }
+
+#[tokio::test]
+async fn a_message_that_connects_while_the_clock_is_set_right_is_sent_once() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    world.net.serve("b.test", &["mx.b.test"]);
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.b.test", Behaviour::Greets(Arc::clone(&gate)));
+    let id = world.send("u@b.test").await;
+    world.is_in_hand("mx.b.test").await;
+    clocks.set_back(5 * DAY);
+    world.engine.settle_clock().await.unwrap();
+    world.engine.accept_clock().await.unwrap();
+    // The message has a new timer, and is still with its worker.
+    gate.add_permits(10);
+    world.is_delivered(id).await;
+    world.settles().await;
+    assert_eq!(world.net.seen().len(), 1);
+}

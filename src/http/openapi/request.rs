@@ -213,8 +213,9 @@ pub(super) fn webhook_change() -> Schema {
 /// The body of POST /v1/webhooks/{id}/replay.
 pub(super) fn replay() -> Schema {
     let only_failed = Schema::boolean().or_null().says("Only events whose latest delivery to the endpoint failed.");
-    let object =
-        Schema::object().member("since", time().says("Events from now on.")).optional("only_failed", only_failed);
+    let object = Schema::object()
+        .member("since", time().says("Only events from this time on."))
+        .optional("only_failed", only_failed);
     object.closed().named("ReplayRequest", "The events to deliver again.")
 }
 

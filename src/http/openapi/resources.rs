@@ -169,7 +169,9 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
 
 /// Returns the description of a route of the account or of the service.
 pub(super) fn account(name: &str) -> Option<Operation> {
-    let health = || Schema::object().member("status", Schema::words([json!("ok")])).named("Health", "Yes.");
+    let health = || {
+        Schema::object().member("status", Schema::words([json!("ok")])).named("Health", "A positive result of a check.")
+    };
     Some(match name {
         "me" => Operation::new(ACCOUNT, "Get the account and its quota").gives(
             StatusCode::OK,
@@ -195,9 +197,13 @@ pub(super) fn account(name: &str) -> Option<Operation> {
             "This description.",
             Schema::map(Schema::anything()).example(json!({ "openapi": "3.1.0" })),
         ),
-        "health" => Operation::new(SERVICE, "Whether the process is alive").gives(StatusCode::OK, "Yes.", health()),
-        "ready" => Operation::new(SERVICE, "Whether the service accepts requests")
-            .gives(StatusCode::OK, "Yes.", health())
+        "health" => Operation::new(SERVICE, "Check that the process is alive").gives(
+            StatusCode::OK,
+            "The process is alive.",
+            health(),
+        ),
+        "ready" => Operation::new(SERVICE, "Check that the service accepts requests")
+            .gives(StatusCode::OK, "The service accepts requests.", health())
             .fails([ApiError::StorageFull, ApiError::StorageFailed, ApiError::ShuttingDown]),
         _ => return None,
     })

@@ -99,9 +99,9 @@ describe! {
         id: "The event ID.",
         kind = "type": "The type of the event." => |schema| schema.example("delivered"),
         message_id: "The message of the event.",
-        message_id_header: "The Message-ID of that message, in angle brackets."
+        message_id_header: "The Message-ID of the event's message, in angle brackets."
             => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
-        stream: "The stream of that message.",
+        stream: "The stream of the event's message.",
         from: "The sender, as given." => |schema| schema.example("hello@example.test"),
         to: "The recipient, as given." => |schema| schema.example("you@example.org"),
         subject: "The subject, as given." => |schema| schema.example("Hello"),

@@ -242,7 +242,8 @@ describe! {
         policy: "The effective record at the last DNS check.",
         reports: "Reports that count.",
         reporters: "The 200 largest reporters, most messages first.",
-        all_reporters: "The same with the domain that signs their reports, then the 200 largest ignored ones.",
+        all_reporters: "The 200 largest reporters with the domains that sign their reports, then the 200 largest \
+            ignored ones.",
         messages: "Messages in the reports.",
         passed: "Messages for which DKIM or SPF passed and aligned.",
         pass_rate: "The share that passed, from 0 to 1; null without messages." => |schema| schema.example(0.98),
@@ -284,7 +285,7 @@ describe! {
             => |_| words(SourceKind::ALL.map(SourceKind::as_str)).example("own"),
         mine: "Whether you marked it as yours; null without a mark." => |schema| schema.example(()),
         first_seen: "The first day on which a report names it." => day_schema,
-        last_seen: "The last such day." => day_schema,
+        last_seen: "The last day on which a report names it." => day_schema,
         messages: "Messages in the range.",
         passed: "Messages for which DKIM or SPF passed and aligned.",
         pass_rate: "The share that passed, from 0 to 1; null without messages." => |schema| schema.example(1.0),

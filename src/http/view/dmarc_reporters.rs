@@ -67,7 +67,7 @@ describe! {
     {
         name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
         reports: "The reporter's reports in the range.",
-        messages: "Messages in these reports.",
+        messages: "Messages in the reporter's reports.",
     }
 }
 
@@ -82,7 +82,7 @@ describe! {
             together."
             => |schema| schema.example("google.com"),
         reports: "The reporter's reports in the range.",
-        messages: "Messages in these reports.",
+        messages: "Messages in the reporter's reports.",
         ignored: "Whether it is excluded from counts, recommendation and alerts.",
     }
 }
@@ -92,7 +92,7 @@ describe! {
     {
         name: "The reporter's name, as reported." => |schema| schema.example("google.com"),
         reports: "The reporter's reports in the last 30 days.",
-        messages: "Messages in these reports.",
+        messages: "Messages in the reporter's reports.",
         ignored: "Whether it is excluded from counts, recommendation and alerts.",
     }
 }

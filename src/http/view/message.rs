@@ -217,7 +217,7 @@ describe! {
         delivered_at: "Time at which the receiver's server accepted it.",
         relay: "The relay of the last attempt." => |schema| schema.example("direct"),
         mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),
-        smtp_code: "Reply code of that server." => |schema| schema.example(250),
+        smtp_code: "Reply code of the last attempt's server." => |schema| schema.example(250),
         smtp_enhanced_code: "Enhanced code of the reply (RFC 3463)." => |schema| schema.example("2.0.0"),
         smtp_response: "The full reply as received."
             => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
@@ -227,7 +227,8 @@ describe! {
         expires_at: "Time at which delivery attempts end." => |schema| schema.example(()),
         content_expires_at: "Time at which its content is deleted." =>
             |schema| schema.example("2026-12-20T15:04:05.123+00:00"),
-        content_deleted_at: "Time of the event." => |schema| schema.example(()),
+        content_deleted_at: "Time at which its content was deleted; null while it is kept."
+            => |schema| schema.example(()),
     }
     whole "MessageRecord",
     "A message with its timeline. `text`, `html`, `raw`, `headers` and `attachments` are null once the content is gone."

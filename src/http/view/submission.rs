@@ -96,7 +96,8 @@ describe! {
         original_message_id: "The client's Message-ID; null without one."
             => |schema| schema.example("<order-1001@blog.example.test>"),
         recipients: "Number of messages accepted together, including this one." => |schema| schema.example(1),
-        first_id: "The first of them." => |schema| schema.example("msg_01M7XS2DXANT70XBRCN1YAAC4B"),
+        first_id: "The first identifier of the messages that were accepted together."
+            => |schema| schema.example("msg_01M7XS2DXANT70XBRCN1YAAC4B"),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Shares<K> {
 
 /// Error: the supply, or the holder's share of it, is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too much is in use")]
+#[error("the supply, or the holder's share of it, is used up")]
 pub struct SupplyExhausted;
 
 impl<K: Eq + Hash + Clone> Shares<K> {

@@ -6,7 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 /// Size in bytes of a line's content without the frame of its encoded word, `=?UTF-8?Q?` and `?=`: 76 in all (RFC 2047
 /// 2).
 const LINE_CONTENT_BYTES: usize = 76 - 12;
-/// Maximum column of the first word, which is shortened to fit its line: one character of 4 bytes, escaped, still fits.
+/// Maximum column at which the first word may begin. It is shortened to fit its line; from this column on, one escaped
+/// character of 4 bytes still fits.
 pub(super) const COLUMN_MAX: usize = LINE_CONTENT_BYTES - 4 * "=F0".len();
 /// Size of one section of a parameter in bytes, so that its line stays below 78.
 const SECTION_BYTES: usize = 50;

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 /// Maximum memory for a repair: 512 MiB.
 const PAGES_MAX: usize = 131_072;
 
-/// Growth of a file that is always allowed while it is verified beside the service: 256 MiB.
+/// Growth of a file that is always allowed while it is verified while the service runs: 256 MiB.
 const GROWTH_MIN: u64 = 256 << 20;
 
 /// Pages of a file with changes kept in memory.

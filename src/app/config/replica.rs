@@ -40,7 +40,7 @@ pub struct Replica {
     pub credentials_file: Option<PathBuf>,
     /// Additional root certificates for the service.
     pub extra_roots: Option<PathBuf>,
-    /// Time at which an accepted message is answered.
+    /// Condition for answering an accepted message.
     pub mode: ReplicaMode,
     /// Behaviour while the bucket can't be reached. By default it depends on the mode.
     when_unreachable: Option<WhenUnreachable>,

@@ -76,7 +76,7 @@ impl SimulatedSession {
         self.epoch.elapsed()
     }
 
-    /// Writes and reads until the state machine wants something else.
+    /// Writes and reads until the state machine requests another action.
     async fn drive(&mut self) {
         loop {
             match self.client.want() {

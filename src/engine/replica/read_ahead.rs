@@ -12,9 +12,9 @@ use super::objects::{ReplicaObjects, Slot};
 use crate::engine::bucket::join_all;
 use crate::store::replica::ObjectName;
 
-/// Slots that were found one after the other before several are fetched at once.
+/// Number of slots that must be found one after the other before several are fetched at once.
 const SINGLE: usize = 4;
-/// Maximum slots that are fetched at once.
+/// Maximum number of slots that are fetched at once.
 const WIDTH_MAX: usize = 16;
 /// Maximum size of a slot that is fetched before its turn, in bytes. Larger ones are fetched alone.
 pub(super) const AHEAD_BYTES_MAX: u64 = 4 << 20;

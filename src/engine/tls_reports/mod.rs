@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// Returns whether less than half of the account's quota is used. The other half is left to its own mail, since
-    /// others decide how many reports there are.
+    /// the receiving domains decide the number of reports.
     fn has_quota_for_reports(&self, account: AccountId) -> Result<bool, StoreError> {
         let Some(account) = self.account(account)? else { return Ok(false) };
         let quota = self.quota(&account)?;

@@ -14,7 +14,7 @@ const SPF_LOOKUPS_MAX: u32 = 10;
 pub struct SpfFacts<'a> {
     /// The records found.
     pub found: &'a [String],
-    /// Whether the records let this server pass.
+    /// Whether this server passes SPF by the records.
     pub lets_us_pass: bool,
     /// Number of DNS lookups that the record needs; `None` if unknown.
     pub lookups: Option<u32>,

@@ -73,8 +73,8 @@ impl From<Error> for OrderError {
 }
 
 impl OrderError {
-    /// Adds those of `names` that the reason mentions. If only one name is bad, Let's Encrypt names it only in the text
-    /// (RFC 8555 6.7.1 would have it in subproblems).
+    /// Adds the names of `names` that the reason mentions. If only one name is refused, Let's Encrypt names it only in
+    /// the text, and not in subproblems (RFC 8555 6.7.1).
     fn blaming(mut self, names: &[String]) -> Self {
         if self.setback == RenewalFailure::Refused && self.unproven.is_empty() {
             let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '.');

@@ -255,7 +255,7 @@ impl ServerSession {
         self.stage = Stage::Closing;
     }
 
-    /// Greets. RFC 5321 3.1: the client waits for the greeting; one that does not is not a mail server.
+    /// Sends the greeting. A client must wait for it (RFC 5321 3.1); a client that doesn't is not a mail server.
     fn greet(&mut self) {
         if self.inbox.is_empty() {
             self.stage = Stage::Command;

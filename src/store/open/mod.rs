@@ -120,7 +120,7 @@ pub(super) struct Workers {
     pub(super) writer_inbox: Receiver<Job>,
     pub(super) appender: Arc<Appender>,
     pub(super) appender_inbox: Receiver<Append>,
-    /// Pages to verify beside the service.
+    /// Pages to verify while the service runs.
     pub(super) pinned_pages: Option<PinnedPages>,
 }
 

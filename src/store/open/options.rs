@@ -52,9 +52,9 @@ pub struct StartOptions {
     /// Called during slow work of a start, so that a supervisor can be asked for more time.
     pub progress: Rc<dyn Fn(StartWork)>,
     /// Maximum size in bytes of a database whose pages are verified first. Requires that no other process has it open.
-    /// A larger one is verified beside the service; with 0 none is.
+    /// A larger database is verified while the service runs. With 0 no database is verified first.
     pub verified_bytes_max: u64,
-    /// Lowers the priority of the calling thread, for the verification beside the service.
+    /// Lowers the priority of the calling thread, for the verification while the service runs.
     pub lower_priority: fn(),
     /// Limits of the store.
     pub limits: Limits,

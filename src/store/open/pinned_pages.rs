@@ -1,4 +1,4 @@
-//! Verification of a large database beside the service, which need not wait for it.
+//! Verification of a large database while the service runs, so the start does not wait for it.
 //!
 //! A snapshot pins its pages and those of later commits: redb writes to none of them while it lives. So a view of the
 //! file with the header of a durable commit after the snapshot can be verified like the database of a stopped service.

@@ -120,7 +120,7 @@ fn the_disk_reserve_is_released_before_the_database_is_opened() {
     let (directory, surroundings) = (test.directory().to_owned(), test.surroundings());
     let kept = || fs::metadata(directory.join(reserve::FILE)).unwrap().len();
     fs::write(directory.join(reserve::FILE), [0; 4096]).unwrap();
-    // This start ends at the database.
+    // The damaged database ends this start.
     fs::write(directory.join(FILE), [1; 8192]).unwrap();
     let limits = Limits { reserve_short_bytes: u64::MAX, ..Limits::default() };
     let options = StartOptions { limits, ..StartOptions::default() };

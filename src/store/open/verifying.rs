@@ -2,7 +2,7 @@
 //!
 //! redb reads a page without its checksum. A page that the disk replaced by its own older copy therefore looks whole,
 //! and its newer rows look absent: a suppressed address would get mail again. So a start verifies the checksum of every
-//! page, as `check` does, if the database is small enough. A larger one is verified beside the service: see
+//! page, as `check` does, if the database is small enough. A larger one is verified while the service runs: see
 //! [`PinnedPages`](super::pinned_pages::PinnedPages).
 
 use std::io;

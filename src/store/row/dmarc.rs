@@ -185,7 +185,7 @@ pub struct DmarcSourceSums {
     pub spf_domains: Vec<(DomainName, u64)>,
     /// The first day of these days that has the source.
     pub first_day: u32,
-    /// The last one.
+    /// The last day of these days that has the source.
     pub last_day: u32,
 }
 

@@ -116,9 +116,9 @@ pub struct DkimRotation {
     pub dropped: u32,
 }
 
-/// Number of bytes of the members that version 1 of a domain's row lacks, if they are empty.
+/// Number of bytes that encode the members that version 1 lacks, if these members are empty.
 const SINCE_V1: usize = 10;
-/// Number of bytes of those that version 2 lacks.
+/// Number of bytes that encode the members that version 2 lacks, if these members are empty.
 const SINCE_V2: usize = 1;
 
 impl Row for DomainRow {

@@ -166,7 +166,7 @@ pub(super) fn rows(snapshot: &Snapshot) -> Rows {
     let of = |table: Table| {
         let (mut count, mut bytes) = (0, Vec::new());
         let mut each = |key: &[u8], value: &[u8]| {
-            // Each start draws another epoch.
+            // Each start chooses another random epoch.
             if (table, key) == (Table::Meta, meta::JOURNAL) {
                 return Ok(ControlFlow::Continue(()));
             }

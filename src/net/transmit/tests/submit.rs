@@ -1,4 +1,4 @@
-//! Sessions with smarthosts: nothing is said before their certificate verifies.
+//! Sessions with smarthosts: nothing is sent before their certificate verifies.
 
 use super::*;
 use crate::engine::ports::{Security, Submission};

@@ -54,7 +54,7 @@ impl Accept {
 /// An accepted message.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Bytes of the 202: this message's, or for a replay those of the first.
+    /// Bytes of the 202 for this message. A replay has the bytes of the first answer.
     pub answer: Vec<u8>,
     /// Quota after this message.
     pub quota: QuotaView,

@@ -297,7 +297,7 @@ impl Outbox {
         unrecorded
     }
 
-    /// Returns the slot from which the next start continues. Before the first batch that is the claim of this one.
+    /// Returns the slot from which the next start continues: before the first batch, the slot of this start's claim.
     pub fn recorded_slot(&self) -> u64 {
         self.state().recorded
     }

@@ -50,7 +50,7 @@ async fn a_key_that_a_clock_ahead_has_bound_is_free_a_day_later() {
 }
 
 #[tokio::test]
-async fn a_list_up_to_now_has_messages_accepted_after_a_clock_ahead_was_set_right() {
+async fn a_list_up_to_now_has_messages_from_before_and_after_a_clock_ahead_was_corrected() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     world.deferred().await;

@@ -47,6 +47,7 @@ pub fn service_signature(secret: &Secret, at: Timestamp, body: &[u8]) -> String 
 
 /// Verifies a header made by [`service_signature`], as a receiver must. The comparison takes constant time and the age
 /// is checked last. The answer therefore does not show an attacker without the secret which of the two was wrong.
+///
 /// # Errors
 /// The reason for the rejection.
 pub fn verify_service_signature(

@@ -6,9 +6,9 @@ use super::turn_permits::TurnPermits;
 use crate::base::id::AccountId;
 use crate::store::error::StoreError;
 
-/// Maximum threads for blocking work of accounts.
+/// Maximum number of threads for blocking work of accounts.
 pub(super) const WORK_AT_ONCE: usize = 8;
-/// Maximum threads that read the bodies of messages in flight. Reading one takes about a millisecond.
+/// Maximum number of threads that read the bodies of messages in flight. Reading one takes about a millisecond.
 pub(super) const BODIES_AT_ONCE: usize = 16;
 
 /// Account identifier for the operator and the service itself.

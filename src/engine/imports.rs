@@ -26,7 +26,7 @@ use crate::store::row::suppression::{ImportStage, SuppressionImportRow};
 use crate::store::schema::Table;
 use crate::store::timer::Timer;
 
-/// Maximum concurrent imports of long lists. Accounts take turns.
+/// Maximum number of concurrent imports of long lists. Accounts take turns.
 const AT_ONCE: usize = 2;
 /// Maximum wait for a turn.
 const TURN_WAIT: Duration = Duration::from_secs(20);

@@ -13,8 +13,8 @@ use crate::base::secret::Secret;
 use crate::domain::network::Network;
 use crate::domain::user::NewPassword;
 
-/// Maximum concurrent hashes for strangers, and as many for known users. So strangers use one processor at most, and
-/// never delay a known user.
+/// Maximum number of concurrent hashes for strangers, and as many for known users. So strangers use one processor at
+/// most, and never delay a known user.
 const AT_ONCE: usize = 1;
 /// Maximum number of strangers in the queue for a hash. Further ones are refused as overloaded. As many as HTTP has
 /// connections by default, so that only many networks together can fill it.

@@ -18,7 +18,7 @@ use crate::store::read::Read;
 use crate::store::row::pause::PauseRow;
 use crate::store::snapshot::Snapshot;
 
-/// Maximum messages of a site that one request retries; further requests retry the rest.
+/// Maximum number of messages of a site that one request retries; further requests retry the rest.
 const TRIED_AT_ONCE: usize = 10_000;
 
 /// Result of retrying now.

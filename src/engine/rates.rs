@@ -11,8 +11,8 @@ use crate::machine::rate::{Rate, RateLimited, RateView};
 
 /// Number of requests between two sweeps of idle keys.
 const SWEEP_EVERY: u32 = 4096;
-/// Maximum requests of one panel user in any 60 seconds. A person never reaches it. It stops a stolen session from
-/// using all CPU time with searches, or from flushing its traces out of the audit log within minutes.
+/// Maximum number of requests of one panel user in any 60 seconds. A person never reaches it. It stops a stolen session
+/// from using all CPU time with searches, or from flushing its traces out of the audit log within minutes.
 pub const PANEL_REQUESTS_PER_MINUTE: u32 = 3000;
 
 /// One sliding window for each key in use, for each account, and for each panel user.
@@ -104,7 +104,7 @@ impl Rates {
     }
 }
 
-/// Maximum requests in any 60 seconds.
+/// Maximum number of requests in any 60 seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
     /// Limit for one key.

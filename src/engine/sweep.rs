@@ -25,12 +25,13 @@ use crate::store::op::tls_report::SweepTlsReports;
 use crate::store::op::view::ExpireView;
 use crate::store::timer::{Timer, TimerKind};
 
-/// Maximum concurrent domain checks, which wait for DNS.
+/// Maximum number of concurrent domain checks, which wait for DNS.
 const AT_ONCE: usize = 8;
-/// Maximum concurrent TLS reports, which wait for DNS and their receivers.
+/// Maximum number of concurrent TLS reports, which wait for DNS and their receivers.
 const REPORTS_AT_ONCE: usize = 4;
-/// Maximum concurrent operations that process rows page by page. Each occupies the writer for some milliseconds, and
-/// thousands may be due together. If all of them joined one batch, every message in it would wait for them.
+/// Maximum number of concurrent operations that process rows page by page. Each occupies the writer for some
+/// milliseconds, and thousands may be due together. If all of them joined one batch, every message in it would wait for
+/// them.
 const SLICES_AT_ONCE: usize = 1;
 
 /// Time before a failed sweep is retried, in real time.

@@ -56,12 +56,12 @@ enum AdviceCondition {
 /// Whether a provider refused the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refusal {
-    /// It did not.
+    /// The provider did not refuse the sender.
     #[default]
     None,
-    /// It refused the sender.
+    /// The provider refused the sender.
     Blocked,
-    /// It refused the sender, and its most frequent answer names a block list.
+    /// The provider refused the sender, and its most frequent answer names a block list.
     Listed,
 }
 

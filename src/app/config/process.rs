@@ -66,11 +66,11 @@ impl Networks {
 /// `[limits]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum requests of one key per minute.
+    /// Maximum number of requests of one key per minute.
     pub requests_per_minute: u32,
-    /// Maximum requests of all keys of an account per minute.
+    /// Maximum number of requests of all keys of an account per minute.
     pub account_requests_per_minute: u32,
-    /// Maximum bytes of an account's stored message content; 0 for no limit.
+    /// Maximum number of bytes of an account's stored message content; 0 for no limit.
     pub stored_bytes_per_account: u64,
     /// Maximum size of a request's body in bytes.
     pub body_bytes: usize,

@@ -28,7 +28,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const LIVENESS: Duration = Duration::from_secs(60 * 3600);
 /// Time within which a machine accepts changes after the bucket's last fault.
 const RECOVERY: Duration = Duration::from_secs(600);
-/// Maximum starts that a faulty disk may prevent.
+/// Maximum number of starts that a faulty disk may prevent.
 const STARTS_MAX: u32 = 20;
 
 /// Runs one process, and returns its end; `None` if it could not start. In runs with a standby, it may be two.

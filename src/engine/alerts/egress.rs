@@ -21,7 +21,7 @@ use crate::smtp::tls_policy::TlsRequirement;
 
 /// Time limit for one relay.
 const PER_RELAY: Duration = Duration::from_secs(120);
-/// Maximum server addresses that one relay tries.
+/// Maximum number of server addresses that one relay tries.
 const SERVERS_MAX: usize = 4;
 /// Maximum characters kept of an answer.
 const ANSWER_CHARACTERS: usize = 300;

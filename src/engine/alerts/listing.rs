@@ -14,7 +14,7 @@ use crate::store::row::alert::{AlertRow, OpenAlertRow};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Maximum open alerts that a page header counts.
+/// Maximum number of open alerts that a page header counts.
 const STRIP_MAX: usize = 100;
 
 /// Whether an alert has ended.

@@ -10,10 +10,10 @@ use crate::base::id::AccountId;
 use crate::domain::hostname::DomainName;
 use crate::machine::fair_queue::FairQueue;
 
-/// Maximum mails to users of accounts sent concurrently. No account has more than half of those that others leave, so
-/// a few accounts whose mails wait for silent servers never have all of them.
+/// Maximum number of mails to users of accounts sent concurrently. No account has more than half of the permits that
+/// the other accounts leave, so a few accounts whose mails wait for silent servers never have all permits.
 const USERS_AT_ONCE: usize = 64;
-/// Maximum mails to one domain sent concurrently. No payer has more than half of them.
+/// Maximum number of mails to one domain sent concurrently. No payer has more than half of these permits.
 const OF_DOMAIN_AT_ONCE: usize = 4;
 
 /// The party for whom a mail is sent.

@@ -14,7 +14,7 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Maximum accounts that one check reads.
+/// Maximum number of accounts that one check reads.
 const ACCOUNTS_MAX: usize = 100_000;
 
 /// Returns the findings of every account that sent mail in the last 24 hours or has an alert.

@@ -19,7 +19,7 @@ use crate::store::op::reputation::{condition_of, sighting};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 
-/// Maximum accounts that one check reads.
+/// Maximum number of accounts that one check reads.
 const ACCOUNTS_MAX: usize = 100_000;
 /// The longer window of the rates.
 const WEEK: Duration = DAY.saturating_mul(7);

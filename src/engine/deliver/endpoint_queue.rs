@@ -11,7 +11,7 @@ use crate::machine::endpoint::IN_FLIGHT_MAX;
 use crate::store::op::settle_delivery::UnparkTimer;
 use crate::store::timer::Timer;
 
-/// Maximum attempts in flight to an endpoint that is not known to answer fast.
+/// Maximum number of attempts in flight to an endpoint that is not known to answer fast.
 const START: usize = 2;
 /// Maximum deliveries waiting in one queue.
 const ROOMY: usize = 512;

@@ -8,12 +8,12 @@ use crate::engine::stop_signal::StopSignal;
 use crate::machine::budget::Claim;
 use crate::store::row::endpoint::EndpointRow;
 
-/// Maximum requests in flight to all endpoints.
+/// Maximum number of requests in flight to all endpoints.
 const REQUESTS_MAX: u32 = 512;
-/// Maximum requests in flight to endpoints whose last attempt failed or that answered slowly. The rest is reserved for
-/// the others.
+/// Maximum number of requests in flight to endpoints whose last attempt failed or that answered slowly. The rest is
+/// reserved for the others.
 const FAILING_MAX: u32 = REQUESTS_MAX / 4 * 3;
-/// Maximum requests in flight to endpoints that answered slowly.
+/// Maximum number of requests in flight to endpoints that answered slowly.
 const SLOW_MAX: u32 = REQUESTS_MAX / 4;
 
 /// Status of an endpoint by its last attempt.

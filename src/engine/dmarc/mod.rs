@@ -200,9 +200,9 @@ impl Engine {
         source.ok_or(OpError::Refused(DmarcRefusal::NotFound))
     }
 
-    /// Excludes the reporters with a name from a domain's counts, or includes them again: all of them, or the one whose
-    /// reports this domain signs. If a report has the name, but is counted under its signing domain, that reporter is
-    /// meant. Returns their figures of the last 30 days.
+    /// Excludes the reporters with a name from a domain's counts, or includes them again. With `signed_by`, this
+    /// applies only to the reporter whose reports that domain signs. If reports with the name are counted under their
+    /// signing domain, it applies to that domain's reporter. Returns the reporters' figures of the last 30 days.
     ///
     /// # Errors
     /// The refusal, or the store's failure.

@@ -191,8 +191,8 @@ impl DmarcSums {
         Some(Arc::clone(&kept.stretch))
     }
 
-    /// Keeps a stretch. The least recently used ones are removed to make space for it. An `is_new` one is for the store
-    /// too.
+    /// Keeps a stretch in memory. The least recently used stretches are removed to make space for it. With `is_new` the
+    /// stretch is also stored later.
     fn keep(&self, key: StretchKey, stretch: Arc<Stretch>, is_new: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let added = weight(&stretch);

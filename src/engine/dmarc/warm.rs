@@ -15,7 +15,7 @@ use crate::store::schema::Table;
 
 /// Days of the ranges that are read: those that the panel's page and the advice show.
 const RANGES: [u32; 4] = [400, 90, dmarc_advice::DAYS, 7];
-/// Maximum domains that are searched for reports.
+/// Maximum number of domains that are searched for reports.
 const DOMAINS_MAX: usize = 20_000;
 
 impl Engine {

@@ -44,11 +44,11 @@ pub use self::started::LIFETIME;
 pub const CALLBACK: &str = "/login/oidc/callback";
 /// Time limit for all requests to the provider for one page.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum concurrent pages that query the provider. The clients' networks take turns.
+/// Maximum number of concurrent pages that query the provider. The clients' networks take turns.
 const AT_ONCE: usize = 16;
-/// Maximum pages that wait for their turn or query the provider.
+/// Maximum number of pages that wait for their turn or query the provider.
 const PAGES_MAX: usize = 1024;
-/// Maximum pages of one network that wait for their turn or query the provider.
+/// Maximum number of pages of one network that wait for their turn or query the provider.
 const PAGES_OF_SITE: usize = 16;
 
 /// The validated `[oidc]` section.

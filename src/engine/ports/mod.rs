@@ -279,7 +279,7 @@ impl PostError {
 pub struct ProviderRequest {
     /// URL, always https.
     pub url: Url,
-    /// Form; a request without one is a GET.
+    /// Form. A request without a form is a GET.
     pub form: Option<Secret>,
     /// The `Authorization` header.
     pub authorization: Option<Secret>,

@@ -40,8 +40,8 @@ use crate::store::row::message::MessageRow;
 use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 
-/// Maximum messages parsed concurrently. Further ones wait in their connections, which are limited. Clients take turns,
-/// so that one client's large messages do not delay those of others.
+/// Maximum number of messages parsed concurrently. Further ones wait in their connections, which are limited. Clients
+/// take turns, so that one client's large messages do not delay those of others.
 const READING_MAX: usize = 4;
 /// Maximum size of a header section, in bytes (contract 6).
 const HEADER_BYTES_MAX: usize = 64 * 1024;

@@ -19,7 +19,7 @@ use crate::store::replica::name::ObjectName;
 use crate::store::replica::{Follower, Position, content};
 use crate::store::restore::{BaseContent, Lineage, Restoration, RestoreError, restore_base};
 
-/// Maximum concurrent fetches: four parts are 64 MiB.
+/// Maximum number of concurrent fetches: four parts are 64 MiB.
 const AHEAD: usize = 4;
 
 /// Arguments of a rebuild from a base.

@@ -23,7 +23,7 @@ use waiting::WaitingClaims;
 
 /// Fraction of the budget reserved for transactional mail: one of this many parts.
 const TRANSACTIONAL_PART: u32 = 4;
-/// Maximum of the units that one account holds beyond half and that do not count against the others: one of this many
+/// Fraction of the budget that one account may hold beyond half without counting against the others: one of this many
 /// parts.
 const BEYOND_HALF_PART: u32 = 4;
 /// Fraction by which accounts with few units may exceed the budget: one of this many parts.

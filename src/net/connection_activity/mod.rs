@@ -43,11 +43,11 @@ pub(super) enum EvictionReason {
     Unauthenticated,
     /// The client does not read the rest of its answers.
     Unread,
-    /// All its requests wait for the client, and some of them for the bodies of authenticated clients.
+    /// All requests of the connection wait for the client, some of them for the bodies of authenticated clients.
     Unsent,
     /// The client reads its answers slower than [`READ_RATE_LEAST`].
     SlowlyRead,
-    /// The same as the two before, but only for a second.
+    /// The client reads no answers, or reads them too slowly, but only for a second so far.
     BrieflyUnread,
     /// The connection is new, and its first request may be in transit.
     New,

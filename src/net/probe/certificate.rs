@@ -16,7 +16,7 @@ impl Certificate {
     /// Reads the first certificate of a file.
     ///
     /// # Errors
-    /// There is none. The error is a sentence.
+    /// The reason why the certificate can't be read, as a sentence.
     pub fn read(path: &Path) -> Result<Self, String> {
         CertificateDer::from_pem_file(path).map(Self).map_err(|error| format!("{}: {error:?}", path.display()))
     }

@@ -27,7 +27,7 @@ pub struct PolicyHost<'a> {
 /// Fetches the policy's text.
 ///
 /// # Errors
-/// There is none. The error is a sentence.
+/// The reason why the policy can't be fetched, as a sentence.
 pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, max_wait: Duration) -> Result<String, String> {
     let name = format!("mta-sts.{}", host.domain);
     let addresses: Vec<_> = host.addresses.iter().map(|address| SocketAddr::new(*address, host.port)).collect();

@@ -54,7 +54,7 @@ pub struct AdmissionRequest<'a> {
 /// Storage that a message needs in the account.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageRoom {
-    /// Maximum bytes of stored content for the account; 0 for no limit.
+    /// Maximum number of bytes of stored content for the account; 0 for no limit.
     pub max: u64,
     /// Bytes of the message's content; 1 while the size is unknown.
     pub wanted: u64,

@@ -59,7 +59,7 @@ pub struct StrandedMessage {
 pub struct DroppedBatches {
     /// The first of the batches after the log. Records of some later ones may be kept.
     pub from: u64,
-    /// The last of them.
+    /// The last of the batches after the log.
     pub to: u64,
     /// Number of batches without a record.
     pub count: u64,

@@ -13,7 +13,7 @@ const BACKLOG_BYTES: u64 = 1 << 30;
 /// Separates the random draw of the mode from the other draws of the seed.
 const SALT: u64 = 5333;
 
-/// The same for the period in which removals are refused.
+/// Separates the random draw of the period in which removals are refused from the other draws of the seed.
 const SALT_OF_REFUSAL: u64 = 403;
 
 /// The drawn settings of a replica and its bucket.

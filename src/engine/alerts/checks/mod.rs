@@ -31,7 +31,7 @@ const CERTIFICATE: [Duration; 2] = [Duration::from_secs(14 * 24 * 3600), Duratio
 /// Replication lag that is a warning, and time for which an unreachable bucket becomes critical.
 const LAG: Duration = Duration::from_secs(60);
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
-/// Maximum open quota alerts that one check reads.
+/// Maximum number of open quota alerts that one check reads.
 const QUOTAS_MAX: usize = 10_000;
 
 /// State that checks keep from one run to the next.

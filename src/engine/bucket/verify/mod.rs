@@ -25,7 +25,7 @@ use crate::store::replica::{ObjectName, Sealer};
 
 /// Maximum findings listed; further ones are only counted.
 const FINDINGS_MAX: usize = 1000;
-/// Maximum concurrent reads.
+/// Maximum number of concurrent reads.
 const READS_AT_ONCE: usize = 8;
 /// Maximum tries of a call, with a delay that doubles.
 const TRIES: u32 = 6;

@@ -39,7 +39,7 @@ pub struct Accept {
     pub answer: Vec<u8>,
     /// The idempotency key.
     pub idempotency: Option<IdempotencyClaim>,
-    /// Maximum bytes of stored content for the account; 0 for no limit.
+    /// Maximum number of bytes of stored content for the account; 0 for no limit.
     pub stored_bytes_max: u64,
 }
 

@@ -74,8 +74,8 @@ impl StandbyService {
         Self { status, promotions: Some(promotions), identities }
     }
 
-    /// Creates the service of a start that waits for the bucket. It shows `status`, whose error is the answer to
-    /// everything else.
+    /// Creates the service of a start that waits for the bucket. It shows `status`, and answers all other requests with
+    /// the error in it.
     pub const fn waiting(status: watch::Receiver<ReplicaStatus>, identities: Identities) -> Self {
         Self { status, promotions: None, identities }
     }

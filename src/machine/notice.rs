@@ -9,7 +9,7 @@ use crate::base::time::Timestamp;
 
 /// Minutes between an attempt and the next, before the hourly ones.
 const DELAY_MINUTES: [u64; 4] = [1, 5, 15, 60];
-/// Number of hourly attempts after those.
+/// Number of hourly attempts after the first ones.
 const HOURLY: usize = 24;
 /// Time for which changes are collected into one mail.
 pub const GATHERED_FOR: Duration = Duration::from_secs(10);

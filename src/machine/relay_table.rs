@@ -53,17 +53,17 @@ struct LoginEvidence {
 pub enum FailureCause {
     /// The message.
     Message,
-    /// The relay, or the account of the message: no mail of others shows which.
+    /// The relay, or the account of the message: no mail of other accounts shows which.
     RelayOrAccount,
     /// The relay.
     Relay,
 }
 
 impl LoginEvidence {
-    /// Returns the cause of a refused message of `account`. It is the relay if the relay refused mail of another
-    /// account too, and has lately taken mail of no third. Without a login it also may be the relay if that took no
-    /// mail of others, or took no mail at all for some time. A relay with a login has accepted that login before it
-    /// refused the message.
+    /// Returns the cause of a refused message of `account`. The relay is the cause if it also refused mail of another
+    /// account, and has lately taken no mail of a third account. Without a login, the relay may also be the cause if it
+    /// took no mail of other accounts, or no mail at all for some time. With a login it can't be the cause in that
+    /// case, because it accepted the login before it refused the message.
     fn cause(&mut self, account: AccountId, has_login: bool, now: Timestamp) -> FailureCause {
         self.took = self.took.map(|took| took.filter(|(other, _)| *other != account));
         let (of, since) = *self.refused.get_or_insert((account, now));

@@ -6,8 +6,8 @@
 //! each  |#####------| at most, so one holder never takes everything
 //! ```
 //!
-//! With a reserve, a holder with a quarter of its share gets no more once less than a quarter of the supply is left, so
-//! that a few holders never take everything.
+//! With a reserve, a few holders never take everything. Once less than a quarter of the supply is left, a holder with a
+//! quarter of its share gets no more.
 //!
 //! Memory use grows only with the number of current holders.
 

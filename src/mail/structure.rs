@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// Returns the limit of its structure that `message`, which has only CRLF line ends, exceeds.
+/// Returns the structural limit that `message` exceeds, if any. The message has only CRLF line ends.
 pub(super) fn fault(message: &[u8]) -> Option<&'static str> {
     let mut parts = 0;
     let mut open: Vec<Level> = Vec::new();

@@ -90,7 +90,7 @@ impl ConnectionPlaces {
         taken.saturating_mul(4) >= self.most.saturating_mul(3)
     }
 
-    /// Asks the connection to end that has been dispensable longest and was not asked yet.
+    /// Asks a connection to end: the one that has been dispensable longest and was not asked yet.
     fn make_space(&self, now: Instant) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = open.values().filter(|holder| !holder.is_chosen.load(Relaxed));

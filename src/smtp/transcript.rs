@@ -1,5 +1,6 @@
 //! Transcript of a session, for the analysis of a failed attempt. The client writes it during the session. It never
-//! contains the message or a login. It is limited to 2 KiB; of a longer session the end with the failure is kept.
+//! contains the message or a login. It is limited to 2 KiB. Only the end of a longer session is kept, which has the
+//! failure.
 
 use super::outcome::Ending;
 use super::reply::Reply;

@@ -180,7 +180,7 @@ impl Engine {
 
     /// Completes a sign-in with the data that the browser returned, and starts a session. Failures count for the
     /// client's address. The user is known only afterwards. So if the address has too many failures, a browser with a
-    /// device token may still continue, but is refused if the user has not used it before.
+    /// device token may still continue. It is refused later if the user has not used it before.
     ///
     /// # Errors
     /// The refusal, or the store's failure.

@@ -93,7 +93,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Returns whether no more copies should be made before it is appended.
+    /// Returns whether the chunk should be appended before more copies are made.
     pub(super) fn is_full(&self) -> bool {
         self.bodies.iter().map(SealedBody::stored_bytes).sum::<u64>() >= CHUNK_BYTES
     }

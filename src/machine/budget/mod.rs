@@ -30,8 +30,8 @@ const BEYOND_HALF_PART: u32 = 4;
 const EXTRA_PART: u32 = 8;
 /// Limit for an account with few units, and for a site under contention: one of this many parts.
 const SMALL_PART: u32 = 16;
-/// Maximum units of an account's large claims for another one beyond the budget, and maximum units of small claims that
-/// may pass a large claim into the reserve: one of this many parts.
+/// Maximum units of large claims with which an account may still get another large claim beyond the budget, and maximum
+/// units of small claims that may pass a large claim into the reserve: one of this many parts.
 const FEW_PART: u32 = 32;
 /// Maximum of a small claim: one of this many parts, and at least one unit.
 const SMALL_CLAIM_PART: u32 = 256;

@@ -12,8 +12,8 @@ const SERVES_FOR: Duration = Duration::from_secs(600);
 /// The evidence of one destination about one kind of refusal. Times are the machine's own.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
-    /// The last accounts whose messages the site answered and has not refused since, the newest first. They are three,
-    /// so that mail of the two whose refusals would concern all does not displace a third.
+    /// The last three accounts whose messages the site answered and has not refused since, the newest first. With two,
+    /// mail of two accounts that are then refused would displace the third one, which the site still serves.
     served: [Option<(AccountId, Duration)>; 3],
     /// The last account that was refused, and not served since.
     refused: Option<(AccountId, Duration)>,
@@ -22,11 +22,11 @@ pub(super) struct Evidence {
 /// The accounts that a refusal concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Concerned {
-    /// The refused account only: the site serves another.
+    /// Only the refused account: the site serves another account.
     Account,
-    /// The refused account, and perhaps all: the site has lately neither served nor refused another.
+    /// The refused account, and perhaps all: the site has lately neither served nor refused another account.
     Unknown,
-    /// All: the site refused two, and serves none.
+    /// All accounts: the site refused two of them, and serves none.
     All,
 }
 

@@ -19,13 +19,13 @@ impl Spacing {
         Self { interval: Duration::from_secs(60) / count.max(1), next: None }
     }
 
-    /// Returns the time for which the next one must wait.
+    /// Returns the time for which the next item must wait.
     pub(super) fn wait(&self, now: Duration) -> Duration {
         let burst = BURST.saturating_sub(self.interval);
         self.next.map_or(Duration::ZERO, |next| next.saturating_sub(now + burst))
     }
 
-    /// Counts one, whether or not it waited.
+    /// Counts an item, whether or not it waited.
     pub(super) fn count(&mut self, now: Duration) {
         self.next = Some(self.next.map_or(now, |next| next.max(now)) + self.interval);
     }

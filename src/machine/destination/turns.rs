@@ -14,7 +14,7 @@ use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 
-/// Time without a start after which an account without a started message may exceed the window, and time after which
+/// Time without a start after which an account without a started message may exceed the window. After the same time,
 /// messages beyond half of the window don't count against other accounts.
 pub(super) const STUCK: Duration = Duration::from_secs(2);
 /// Maximum number of messages beyond the window.

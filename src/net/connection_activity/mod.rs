@@ -239,7 +239,7 @@ impl Activity {
                 return Verdict::Stuck;
             }
         }
-        // A head that begins after this check still has its whole time at the next one, so its deadline is met exactly.
+        // A head that begins after this check has its whole time before the next check, so its deadline is met exactly.
         let next = now + limits.head_read;
         if self.running.load(Relaxed) != 0 || self.lingering.load(Relaxed) != 0 {
             return Verdict::Wait(next);

@@ -43,8 +43,8 @@ pub struct HttpsPolicyHosts {
 }
 
 impl HttpsPolicyHosts {
-    /// Creates a client that fetches from `port` (443 on the internet), trusts `roots`, resolves hosts through `names`,
-    /// connects only where `guard` permits, and ends each fetch within `deadline` ([`DEADLINE`] outside tests).
+    /// Creates a client that trusts `roots`, resolves hosts through `names`, and connects only where `guard` permits.
+    /// `port` is 443 on the internet. `deadline` limits each fetch; it is [`DEADLINE`] outside tests.
     pub fn new(
         roots: RootCertStore,
         names: Arc<dyn HostAddresses>,

@@ -42,7 +42,7 @@ pub enum RuleFault {
     /// A host is malformed.
     #[error("{0:?} is not a host name or its end after a dot, such as \"icloud.com\"")]
     Host(String),
-    /// A text that every answer contains, or none.
+    /// A text that every answer contains, or that no answer can contain.
     #[error("{0:?} can't be searched for; write words separated by single blanks, without an address")]
     Text(String),
     /// The rule would suppress an address for a failure with another cause.

@@ -14,8 +14,8 @@ use crate::domain::address::Address;
 pub(super) struct Transaction {
     sender: Sender,
     recipients: Vec<Path>,
-    /// Mailboxes of a submission's recipients, in the form in which suppressions are compared. A client may ask
-    /// thousands of times about one more.
+    /// Mailboxes of a submission's recipients, in the form in which suppressions are compared. A set, because a client
+    /// may send thousands of RCPT commands.
     mailboxes: HashSet<String>,
 }
 

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_move_is_completed_also_after_a_new_start_drew_a_name() {
+    fn an_interrupted_move_is_completed_even_if_a_later_start_chose_a_name() {
         for moved in 0..=3 {
             let (disk, data) = (&ReplicaDisk::default(), tempfile::tempdir().unwrap());
             let (data, unfinished) = (data.path(), data.path().join("deposed-3.part"));

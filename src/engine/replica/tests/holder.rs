@@ -1,5 +1,4 @@
-//! Tests of the knowledge about the log's holder: the lease that a successor must wait for, and the release that ends
-//! it.
+//! Tests of the lease of the log's holder: the time for which a successor must wait, and the release that ends it.
 
 use super::*;
 use crate::machine::replica_lease::LEASE_MAX;

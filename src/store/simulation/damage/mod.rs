@@ -43,7 +43,7 @@ const RUNS: u64 = 600;
 enum End {
     /// The start refused.
     Refused,
-    /// Some rows or bodies are errors.
+    /// Some rows or bodies can't be read.
     Partly,
     /// The last commit is treated as interrupted by a crash.
     TakenForTorn,
@@ -226,7 +226,7 @@ impl Damaged {
         End::TakenForTorn
     }
 
-    /// Counts rows that are errors. No row has another value, and none is new.
+    /// Counts the rows that can't be read. Asserts that no other row has changed, and that there is no new row.
     fn judge_rows(&self, hit: &Hit, snapshot: &Snapshot) -> usize {
         let mut failed = 0;
         for ((name, key), value) in &self.expected.rows {

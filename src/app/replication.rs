@@ -197,8 +197,8 @@ async fn stopped(began: &Notify, signals: &mut Option<Signals>) {
 }
 
 /// Lets the store in `directory` catch up with the log of `config`, and claims it. Waits while the bucket does not
-/// answer. `None` without `[replica]`, and an inner error if a standby must follow the log again: it has new slots,
-/// does not continue from this directory, or the bucket refuses the claim.
+/// answer. Returns `None` without `[replica]`. Returns an inner error if a standby must follow the log again: it has
+/// new slots, does not continue from this directory, or the bucket refuses the claim.
 ///
 /// # Errors
 /// The reason why the log must not be claimed, with the exit code of the contract.
@@ -269,7 +269,8 @@ impl Claim {
     }
 }
 
-/// Checks that the bucket is suitable for a log, and waits while it does not answer. An inner error if it refuses.
+/// Checks that the bucket is suitable for a log, and waits while it does not answer. Returns an inner error if the
+/// bucket refuses.
 async fn admit(
     config: &Config,
     world: &World,

@@ -77,7 +77,7 @@ pub(super) fn forbid_dumps() {
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-        tracing::warn!(%error, "could not raise the open file limit from {:?}", limit.current);
+        tracing::warn!(%error, "could not raise the open file limit from {:?}; connections may fail", limit.current);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 
 impl Engine {
-    /// Returns the bound on the identifiers of rows from before this time. After a clock that was ahead was set right,
+    /// Returns the bound on the identifiers of rows from before this time. After a clock that was ahead was corrected,
     /// new identifiers have later times than their rows. A time that has not passed therefore includes all identifiers.
     pub fn bound_of_ids(&self, before: Option<Timestamp>) -> Option<Timestamp> {
         let before = before?;

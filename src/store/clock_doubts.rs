@@ -128,7 +128,7 @@ fn time_reached_in_any_format(database: &Database) -> Result<Option<Timestamp>, 
 }
 
 /// Returns the service's time at the last batch, or later: the time of the newest identifier, unless a clock that was
-/// ahead has been set right since.
+/// ahead has been corrected since.
 fn time_reached(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
     let kept = sound(found.get(Table::Meta, meta::TIME))?.flatten();
     if let Some(kept) = kept.and_then(|kept| kept_time(&kept)) {

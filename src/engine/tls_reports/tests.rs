@@ -331,7 +331,7 @@ fn the_limits_of_a_receiver_hold_for_each_day_try_and_kind_of_host() {
             }
             assert!(!limits.admit(day, &domain(most), &to), "{uri}");
         }
-        // A clock that was ahead has been set right.
+        // A clock that was ahead has been corrected.
         assert!(limits.admit(400, &domain(1), &to) && limits.admit(9, &domain(1), &to));
         (2..most + 1).for_each(|number| assert!(limits.admit(9, &domain(number), &to)));
         assert!(!limits.admit(9, &domain(most + 1), &to));

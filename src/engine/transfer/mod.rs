@@ -72,7 +72,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Rules for the classification and the rates of transfers.
 #[derive(Clone)]
 pub struct Tables {
-    /// Meanings of answers.
+    /// Rules for the meaning of answers.
     pub rules: Arc<Rules>,
     /// Rates and limits of sites.
     pub shaping: Arc<Shaping>,

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub const LEASE_MAX: Duration = Duration::from_secs(60);
 /// A successor's wait in percent of its predecessor's lease: clock rates may differ by 5 %.
 const WAIT_PERCENT: u32 = 105;
-/// Margin added to that wait.
+/// Margin added to a successor's wait.
 const WAIT_MARGIN: Duration = Duration::from_millis(500);
 /// Number of leases without a change after which a log counts as abandoned.
 const STILL_LEASES: u32 = 2;

@@ -100,7 +100,7 @@ impl From<Timestamp> for ServiceTime {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClockHistory {
     /// The service's time at the last record, or later; `None` in a new store. It is the time of the newest identifier,
-    /// unless a clock that was ahead has been set right since.
+    /// unless a clock that was ahead has been corrected since.
     pub reached: Option<Timestamp>,
     /// The doubt that was open when the service stopped.
     pub open: Option<u32>,

@@ -184,7 +184,7 @@ pub fn replay(
 }
 
 /// Returns whether a key is free although its row says otherwise: it was bound by a clock that was ahead and has been
-/// set right since, and its message is older than a key's lifetime.
+/// corrected since, and its message is older than a key's lifetime.
 fn is_outlived(
     read: &impl Read,
     account: AccountId,

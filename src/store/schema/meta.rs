@@ -9,7 +9,7 @@ pub const LAST_ID: &[u8] = b"last_id";
 /// The greatest accepted message identifier.
 pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
 /// The service's time at the last batch, eight bytes. Only while it is behind the last identifier, because a clock that
-/// was ahead has been set right.
+/// was ahead has been corrected.
 pub const TIME: &[u8] = b"time";
 /// Epoch of the journal records that the database lacks, sixteen bytes.
 pub const JOURNAL: &[u8] = b"journal";

@@ -181,7 +181,7 @@ fn named(errors: &BTreeMap<String, Vec<String>>, hints: &[String]) -> String {
     message
 }
 
-/// Returns Resend's name for an error (contract C1).
+/// Returns Resend's name for an error (contract 12.3).
 fn resend_name(error: &ApiError) -> &'static str {
     match error {
         ApiError::Unauthenticated(Unauthenticated::Missing) => return "missing_api_key",
@@ -207,7 +207,7 @@ fn resend_name(error: &ApiError) -> &'static str {
     }
 }
 
-/// Returns Postmark's number for an error (contract C1).
+/// Returns Postmark's number for an error (contract 12.3).
 fn postmark_number(error: &ApiError) -> u16 {
     match error.code() {
         "unauthenticated" | "scope_forbidden" | "stream_forbidden" | "account_suspended" => 10,

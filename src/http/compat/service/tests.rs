@@ -1,4 +1,4 @@
-//! Tests of the table in contract C1: the names of our errors in the clients' forms.
+//! Tests of the names of our errors in the clients' forms (contract 12.3).
 
 use super::*;
 use crate::domain::api_key::Scope;

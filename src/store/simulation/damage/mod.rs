@@ -169,7 +169,7 @@ impl Damaged {
         }
     }
 
-    /// Asserts that all data is served as before, or is an error if that is allowed.
+    /// Asserts that all data is served as before, or that reading it fails if that is allowed.
     fn judge_served(&self, hit: &Hit, store: &Store, on_damage: OnJournalDamage) -> End {
         let snapshot = store.snapshot().unwrap();
         match hit.target {
@@ -255,7 +255,8 @@ impl Damaged {
         failed
     }
 
-    /// Counts bodies that became errors. No body differs, and only messages accepted by `may_fail` fail.
+    /// Counts the bodies that can't be read. Asserts that no other body differs, and that `may_fail` allows the
+    /// failures.
     fn judge_bodies(&self, store: &Store, may_fail: impl Fn(&MessageRow) -> bool) -> usize {
         let mut failed = 0;
         for (id, (row, expected)) in &self.expected.bodies {

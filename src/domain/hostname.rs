@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn private_suffixes_are_no_registrants() {
+    fn private_suffixes_are_not_registrants() {
         for (name, registrant) in [
             ("a.b.example.com", "example.com"),
             ("a.example.co.uk", "example.co.uk"),

@@ -17,15 +17,16 @@ use super::work_slots::{WorkSlot, WorkSlots};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::store::error::StoreError;
 
-/// Maximum rows of an export.
+/// Maximum number of rows of an export.
 pub const ROWS_MAX: usize = 1_000_000;
-/// Maximum running exports.
+/// Maximum number of running exports.
 const AT_ONCE: usize = 64;
-/// Further running exports, one for each account without one. Clients that read slowly hold theirs for long.
+/// Maximum number of further running exports, each of an account that has no other. Clients that read slowly keep an
+/// export running for a long time.
 const RESERVE: usize = 192;
-/// Maximum running exports of one account. It is less than the account's maximum of jobs on the thread.
+/// Maximum number of running exports of one account. It is less than the account's maximum of jobs on the thread.
 pub const OF_ACCOUNT_AT_ONCE: usize = 4;
-/// Maximum rows of a part.
+/// Maximum number of rows of a part.
 const PART_ROWS: usize = 250;
 /// Size in bytes of records after which a part ends.
 const PART_BYTES: usize = 128 * 1024;

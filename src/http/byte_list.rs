@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_other_elements_is_no_content() {
+    fn a_list_with_other_elements_is_not_content() {
         for content in ["[256]", "[-1]", "[1.5]", "[null]", "[true]", "[\"a\"]", "[[1]]", "[{\"a\":1}]", "[1,2,\"x\"]"]
         {
             let body = format!("{{\"attachments\":[{{\"content\":{content}}}]}}");

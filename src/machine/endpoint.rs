@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn disabling_by_hand_leaves_disabled_at_empty() {
+    fn disabling_manually_leaves_disabled_at_empty() {
         let by_hand = failed(4).step(Input::DisabledByHand, NOW).state;
         assert_eq!((by_hand.is_enabled(), by_hand.disabled_at(), by_hand.disabled_reason()), (false, None, None));
         assert!(!by_hand.may_start(0));

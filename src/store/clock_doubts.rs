@@ -46,8 +46,8 @@ fn is_over(read: &impl Read, bucket: Bucket, now: Timestamp) -> Result<bool, Sto
     Ok(sound(end_of(read, bucket))?.is_some_and(|end| end <= now))
 }
 
-/// Returns the time at which a start judges the deadlines of journal content: the wall clock, unless it is so far ahead
-/// of the time that the store reached that it will be doubtful.
+/// Returns the time at which a start judges the deadlines of journal content. This is the wall clock, or the last time
+/// of the store if the wall clock is so far ahead of it that it will be doubtful.
 pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
     // A new database has no tables yet.
     let found = guarded(|| time_reached_in_any_format(database)).ok().and_then(|found| found.ok().flatten());

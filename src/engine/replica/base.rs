@@ -149,7 +149,7 @@ impl BaseMaker {
         }
         self.shared.base_requests.begin();
         self.shared.watch_slots();
-        // A base that failed before is still owed.
+        // A base that failed before must still be made.
         let made = self.make_watched(self.shared.outbox.base_floor()).await;
         self.shared.stop_watching();
         let manifest = made?;

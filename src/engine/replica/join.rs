@@ -255,8 +255,8 @@ impl JoiningStore {
     }
 
     /// Refuses the start of a directory that has followed another machine's log since its own last claim: that machine
-    /// may serve. Only a released log has no holder. A directory that continued without the bucket has more than the
-    /// log.
+    /// may serve. Only a released log has no holder. A directory that continued without the bucket has batches that the
+    /// log lacks.
     fn check_holder(&self) -> Result<(), ReplicaError> {
         let is_own = self.own_claim.is_some_and(|claim| claim.epoch == self.log.cursor.epoch);
         let is_ahead = continues_without_bucket(&self.world.disk, &self.directory)

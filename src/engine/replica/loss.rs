@@ -47,7 +47,7 @@ impl LossCheck {
             lost.extend(self.slot(newest.slot, position.slot).await?);
         }
         if lost.is_empty() {
-            // A new base would write all of them.
+            // If anything is lost, a new base writes all keys again.
             let named = newest.iter().flat_map(|newest| &newest.content).map(|range| (range.bucket, range.segment));
             keys::send_lost(&self.objects, &self.store, &self.shared, named).await?;
         }

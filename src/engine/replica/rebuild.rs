@@ -242,9 +242,9 @@ impl Iterator for Pieces {
 
 /// Fetched objects, for work on an executor.
 enum Source<T> {
-    /// The work waits for them on its thread.
+    /// The objects are being fetched, and the work waits for each on its thread.
     Fetching(Fetched<T>),
-    /// All results were fetched before the work begins.
+    /// All objects were fetched before the work began.
     Fetched(std::vec::IntoIter<io::Result<T>>),
 }
 

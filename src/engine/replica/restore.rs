@@ -40,7 +40,7 @@ pub struct RestoredReplica {
     pub log: LogFollower,
     /// The base that it was built from.
     pub manifest: Manifest,
-    /// The gap at which the log ends before that time.
+    /// The gap at which the log ends before the requested time.
     pub gap: Option<ReplicaError>,
     /// Names of the content keys that the bucket lacks before their deadline.
     pub missing_keys: Vec<String>,

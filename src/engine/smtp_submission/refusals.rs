@@ -29,7 +29,7 @@ pub struct SmtpRefusal {
     pub reply: String,
     /// The presented key.
     pub key: KeyId,
-    /// The prefix of that key's secret.
+    /// The prefix of the presented key's secret.
     pub key_prefix: String,
     /// The address that the client connected from.
     pub client_address: String,

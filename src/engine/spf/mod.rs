@@ -125,7 +125,7 @@ impl Senders {
 /// Reason why receivers stop at a term. Later terms then match nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The record is an error for them (RFC 7208 2.6.7).
+    /// Receivers treat the record as an error (RFC 7208 2.6.7).
     Permanent,
     /// A lookup failed (RFC 7208 2.6.6).
     Temporary,

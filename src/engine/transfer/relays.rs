@@ -194,7 +194,7 @@ mod tests {
     use crate::base::id::Ulid;
 
     #[test]
-    fn neighbours_are_dealt_out_evenly_and_each_deal_is_its_own() {
+    fn consecutive_messages_get_relays_and_sources_evenly_and_independently() {
         let mut counts = [[0; 2]; 3];
         for n in 0..600_u16 {
             let [high, low] = n.to_be_bytes();

@@ -43,7 +43,7 @@ fn a_single_account_gets_the_whole_budget_and_the_others_still_a_quarter_at_once
 }
 
 #[test]
-fn whatever_a_single_account_took_in_a_stream_another_gets_a_part_of_it_at_once() {
+fn another_account_gets_a_part_at_once_of_what_one_account_took_in_a_stream() {
     for stream in Stream::ALL {
         let mut budget = Budget::new(64);
         (0..100).for_each(|site| _ = budget.request(Claim { stream, ..claim(1, site) }));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mail_is_said_so() {
+    fn an_item_without_mail_says_why() {
         let rate = rate(Measure::Bounces, Stream::Transactional, Level::Ok, Rate { count: 0, of: 0 });
         let marketing = one_click(Some(Marketing { accepted: 0, without: 0 }));
         for judgement in [tls(0, 0), rate, marketing] {

@@ -24,7 +24,7 @@ pub struct Place {
 /// Some spilled messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spill {
-    /// No message among them has an earlier position.
+    /// The earliest position of a message among them, or a position before it.
     pub from: Place,
     /// The earliest expiry of a message among them, or a time before it.
     pub ends_at: Timestamp,

@@ -67,7 +67,7 @@ pub struct ServerAnswer {
 /// Reasons for a query without records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerError {
-    /// The name, or such a record at it, does not exist.
+    /// The name does not exist, or has no record of the requested kind.
     #[error("no such record")]
     Absent,
     /// No server gave an answer.

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_without_a_message_give_no_more_time_in_the_end() {
+    fn transactions_without_a_message_extend_the_time_only_for_a_while() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut progress = Progress::new(began);

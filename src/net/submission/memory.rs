@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn new_messages_in_place_of_old_ones_give_no_more_time() {
+    async fn new_messages_in_place_of_old_ones_do_not_extend_the_time() {
         let world = World::new();
         let (mut large, _small) = (world.messages(1, 9), world.messages(2, 3));
         for _ in 0..2 {

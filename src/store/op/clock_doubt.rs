@@ -135,7 +135,7 @@ impl Op for EndDoubt {
         let Self { number, until, offset_ms } = *self;
         let rest = if offset_ms == 0 { UnmovedRows::Nothing } else { UnmovedRows::Messages(Vec::new()) };
         if offset_ms != 0 {
-            // The time of a start, until the first batch after the clock was set records its own.
+            // A start uses this time until the first batch after the correction records another.
             let set = until.moved_by(offset_ms).as_millis().to_be_bytes();
             tables.put_bytes(Table::Meta, meta::TIME, set.to_vec());
         }

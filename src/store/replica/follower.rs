@@ -57,7 +57,7 @@ pub enum FollowError {
     /// The log has another batch in the place of one of this store.
     #[error("the log has another batch {from}")]
     Diverged {
-        /// Sequence of the first such batch.
+        /// Sequence of the first batch that differs.
         from: u64,
         /// Sequence of this store.
         have: u64,

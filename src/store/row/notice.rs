@@ -107,7 +107,7 @@ pub struct NoticeAddressRow {
     pub gathering: Option<NoticeId>,
     /// First due times of the latest mails, and times of retried ones, oldest first.
     pub dues: Vec<Timestamp>,
-    /// The mail that is retried. Others whose attempt fails are merged with it.
+    /// The mail that is retried. Other mails whose attempt fails are merged with it.
     pub retried: Option<NoticeId>,
 }
 

@@ -69,7 +69,8 @@ pub(super) struct History {
     pub(super) ended: BTreeMap<MessageId, Status>,
     /// Whether a commit has failed since.
     pub(super) is_in_doubt: bool,
-    /// Whether a failed commit had been acknowledged before: a start then finds more.
+    /// Whether a commit that failed had been acknowledged before. A start then finds more than the last acknowledged
+    /// rows.
     pub(super) is_promised: bool,
     /// Addresses that were suppressed, or may have been, at some time.
     pub(super) touched: BTreeSet<String>,

@@ -331,7 +331,7 @@ impl Writer {
         journal::publish(transaction)
     }
 
-    /// Publishes those effects beside the rows on which answered callers rely.
+    /// Publishes the effects outside the database on which answered callers rely.
     fn publish_effects(&self, effects: &mut Effects) {
         self.key_changes.committed(&effects.changed_keys);
         effects.timer_change = self.timer_cache.committed(&effects.armed, &effects.disarmed);

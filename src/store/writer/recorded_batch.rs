@@ -19,7 +19,7 @@ pub(super) enum BatchDurability {
     Checkpoint,
 }
 
-/// A batch that is recorded, and not finished: the batch of a synchronous store waits for the bucket in between.
+/// A recorded batch that is not finished yet. In a synchronous store it waits for the bucket.
 pub(in crate::store) struct RecordedBatch {
     /// Jobs whose answers are not released yet.
     pub(super) jobs: Vec<Job>,

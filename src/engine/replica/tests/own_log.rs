@@ -100,7 +100,7 @@ async fn a_start_continues_after_a_lost_slot_of_its_own_epoch_but_not_of_another
 }
 
 #[tokio::test]
-async fn a_promoted_standby_that_starts_again_says_that_its_bucket_was_emptied() {
+async fn a_promoted_standby_that_starts_again_reports_that_its_bucket_was_emptied() {
     let bucket = MemoryStore::default();
     let (first, second) = (Machine::new(&bucket, "first", 1), Machine::new(&bucket, "second", 2));
     let serving = first.serve_with_base().await;

@@ -277,7 +277,7 @@ async fn an_internal_failure_leaves_the_key_free() {
     let mut world = World::new().await;
     let place = world.directory.path().to_owned();
     let away = place.with_extension("away");
-    // The free space of its device can't be read: a failure like any other before the commit.
+    // The free space of the device can't be read. This stands for any failure before the commit.
     std::fs::rename(&place, &away).unwrap();
     let failed = world.send_with(KEY, &letter("a@example.net")).await;
     std::fs::rename(&away, &place).unwrap();

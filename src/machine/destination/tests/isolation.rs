@@ -109,7 +109,7 @@ fn a_message_that_expires_during_another_account_s_backoff_is_sent() {
     assert!(!model.is_put_off(7));
     model.end(3, Signal::Silent);
     assert_eq!(model.started(), [7]);
-    // A pause that two accounts were asked for concerns all.
+    // A pause that the site requested from two accounts concerns all.
     let mut model = refusing();
     model.step(requested(3, RequestedLimit::Pause(SOON)));
     model.due_until(4, START.wall + Duration::from_secs(10));
@@ -125,7 +125,7 @@ fn other_ends_don_t_extend_an_account_s_backoff_to_all() {
         model.end(3, Signal::RefusedAccount);
         assert!(model.is_suspended);
         if signal == Signal::TimedOut {
-            // It refused both.
+            // The site served neither account.
             model.end(4, signal);
             model.due(7);
             assert_eq!((model.started(), model.is_suspended), (vec![], true));

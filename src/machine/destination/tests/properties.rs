@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn a_newcomer_waits_at_most_two_seconds_whatever_the_others_do(
+    fn a_newcomer_waits_at_most_two_seconds_regardless_of_the_others(
         connections in 1usize..6,
         steps in prop::collection::vec((0u8..13, any::<u8>()), 0..40),
     ) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_starts_within_two_seconds_whatever_answers_another_account_s_messages_meet(
+    fn a_message_starts_within_two_seconds_regardless_of_the_answers_to_another_account(
         connections in 1usize..6,
         is_served in any::<bool>(),
         steps in prop::collection::vec((0u8..14, any::<u8>()), 0..60),

@@ -20,7 +20,7 @@ pub struct AcceptAll {
     pub messages: Vec<Accept>,
 }
 
-/// The first refused message, which refuses them all.
+/// The first refused message, because of which all are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstRefusal {
     /// Index of the first refused message, from 0.

@@ -67,7 +67,7 @@ impl RecordDmarcReport {
         }
         // Earlier versions identified the reporter by its name.
         let earlier = self.known(tables, keys::dmarc_reporter_key(name))?;
-        // With another list of public suffixes, the signer was a parent.
+        // An earlier list of public suffixes may have given a parent domain as the signer.
         let is_of_parent = |row: &DmarcReporterRow| {
             let signer = row.signer.as_ref().and_then(|signer| signer.parse().ok());
             row.name == name && signer.is_some_and(|signer| from.is_same_or_below(&signer))

@@ -59,7 +59,7 @@ struct State {
     waiting: VecDeque<QueuedRecords>,
     /// The batch that a checkpoint is about to make durable. It is stored, and must not be sent before.
     staged: Option<QueuedRecords>,
-    /// The sequence of that batch. It is not committed yet.
+    /// The sequence of the staged batch, which is not committed yet.
     staging: Option<u64>,
     memory_bytes: usize,
     bytes: u64,

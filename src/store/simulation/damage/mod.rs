@@ -79,7 +79,7 @@ impl Served {
             };
             snapshot.scan(*table, &[], &after_prefix(&[]), Order::Ascending, &mut each).unwrap();
         }
-        // Each start draws another epoch.
+        // Each start chooses another random epoch.
         all.remove(&(Table::Meta.name(), meta::JOURNAL.to_vec()));
         let bodies = snapshot.rows::<MessageRow>(&[], usize::MAX).unwrap().into_iter().map(|(key, row)| {
             let id = MessageId(Ulid(*key.last_chunk().unwrap()));

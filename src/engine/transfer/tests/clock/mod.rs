@@ -287,7 +287,7 @@ async fn accepting_a_clock_that_is_behind_moves_attempts_and_deadlines_forward()
 }
 
 #[tokio::test]
-async fn a_backed_off_site_is_tried_in_its_time_after_a_clock_that_was_ahead_is_set_right() {
+async fn a_backed_off_site_is_tried_after_its_delay_when_a_clock_that_was_ahead_is_corrected() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let old = world.backed_off().await;
@@ -299,7 +299,7 @@ async fn a_backed_off_site_is_tried_in_its_time_after_a_clock_that_was_ahead_is_
 }
 
 #[tokio::test]
-async fn a_restart_after_a_clock_that_was_ahead_is_set_right_expires_nothing_and_delays_nothing() {
+async fn a_restart_after_a_clock_that_was_ahead_is_corrected_expires_nothing_and_delays_nothing() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     let old = world.backed_off().await;
@@ -342,7 +342,7 @@ async fn a_crash_before_a_clock_that_was_ahead_is_followed_expires_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_in_transmission_while_the_clock_is_set_right_is_sent_once() {
+async fn a_message_in_transmission_while_the_clock_is_corrected_is_sent_once() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     world.net.serve("b.test", &["mx.b.test"]);
@@ -360,7 +360,7 @@ async fn a_message_in_transmission_while_the_clock_is_set_right_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_message_that_connects_while_the_clock_is_set_right_is_sent_once() {
+async fn a_message_that_connects_while_the_clock_is_corrected_is_sent_once() {
     let clocks = Clocks::new();
     let world = clocks.world().await;
     world.net.serve("b.test", &["mx.b.test"]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Maximum number of listed fields. A longer answer would not help, and would be many times the request's size.
 const FIELDS_MAX: usize = 1000;
 
-/// Maximum characters of a field's name and of a sentence. Names come from the caller, and may be long.
+/// Maximum number of characters of a field's name and of a sentence. Names come from the caller, and may be long.
 const TEXT_MAX: usize = 8192;
 
 /// Maximum number of hints in an answer.

@@ -25,13 +25,13 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// Maximum followers: a quarter of the connections that the listeners accept.
+/// Maximum number of followers: a quarter of the connections that the listeners accept.
 pub const STREAMS_MAX: usize = 256;
-/// Further followers, each of an account that has none, so that a few accounts can't use all.
+/// Maximum number of further followers, each of an account that has none, so that a few accounts can't use all.
 const STREAMS_RESERVED: usize = 128;
-/// Maximum followers of one account.
+/// Maximum number of followers of one account.
 pub const STREAMS_OF_ACCOUNT_MAX: usize = 20;
-/// Maximum events read at once.
+/// Maximum number of events read at once.
 const PAGE_EVENTS: usize = 32;
 /// Size in bytes of an event page: a page ends with the event that reaches it. A follower therefore holds at most this
 /// and the largest event.

@@ -12,7 +12,7 @@ use crate::domain::api_key::ApiKey;
 use crate::store::key_changes::{KeyChanges, KeyStamp};
 use crate::store::row::suspension::SuspensionRow;
 
-/// Maximum cached keys; some hundred bytes each.
+/// Maximum number of cached keys; each takes some hundred bytes.
 const KEYS_MAX: usize = 8192;
 
 /// The cache.

@@ -19,13 +19,13 @@ const AT_ONCE: usize = 1;
 /// Maximum number of strangers in the queue for a hash. Further ones are refused as overloaded. As many as HTTP has
 /// connections by default, so that only many networks together can fill it.
 const STRANGERS_MAX: usize = 1024;
-/// Maximum strangers of one network in the queue.
+/// Maximum number of strangers of one network in the queue.
 const STRANGERS_OF_SITE: usize = 16;
-/// Maximum users in the queue for a hash whose browser or session is known.
+/// Maximum number of users in the queue for a hash whose browser or session is known.
 const KNOWN_MAX: usize = 256;
-/// Maximum known users of one account in the queue.
+/// Maximum number of known users of one account in the queue.
 const KNOWN_OF_ACCOUNT: usize = 16;
-/// Maximum places of one known user in the queue.
+/// Maximum number of places of one known user in the queue.
 const KNOWN_OF_USER: usize = 2;
 /// Size of a salt, in bytes.
 const SALT_BYTES: usize = 16;

@@ -21,7 +21,7 @@ use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::schema;
 
 const DAY_HOURS: u32 = 24;
-/// Maximum newest bounces, and as many deferrals, that are grouped for one provider.
+/// Maximum number of newest bounces, and of newest deferrals, that are grouped for one provider.
 const EVENTS_OF_PROVIDER: usize = 200;
 /// Events that are read at once.
 const EVENTS_PAGE: usize = 1_000;

@@ -87,7 +87,7 @@ pub struct Settings {
     pub mails_invitations: bool,
     /// Quota of new accounts.
     pub quota: QuotaLimits,
-    /// Maximum connections to mail servers.
+    /// Maximum number of connections to mail servers.
     pub max_connections: usize,
     /// Memory for the bodies of messages in flight, in KiB.
     pub body_kib: u32,

@@ -15,11 +15,11 @@ use crate::domain::session::SessionKey;
 use crate::machine::throttle::TooManyFailures;
 use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
 
-/// Maximum failures of one name, browser or session in the throttle's window.
+/// Maximum number of failures of one name, browser or session in the throttle's window.
 const FAILURES_OF_NAME: usize = 10;
-/// Maximum failures of one client in the throttle's window.
+/// Maximum number of failures of one client in the throttle's window.
 const FAILURES_OF_CLIENT: usize = 50;
-/// Maximum counters for names, clients, browsers and sessions: some 10 MiB.
+/// Maximum number of counters for names, clients, browsers and sessions: some 10 MiB.
 const REMEMBERED_MAX: usize = 32_768;
 
 /// Key of a counter.

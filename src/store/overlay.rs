@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 /// Maximum memory for a repair: 512 MiB.
 const PAGES_MAX: usize = 131_072;
 
-/// Growth of a file that is always allowed while it is verified while the service runs: 256 MiB.
+/// Growth that is always allowed for a file that is verified while the service runs: 256 MiB.
 const GROWTH_MIN: u64 = 256 << 20;
 
 /// Pages of a file with changes kept in memory.
@@ -42,7 +42,7 @@ impl Overlay {
         Ok(Self { file, changed: RwLock::new(changed), is_stopped: Arc::default(), length_max: u64::MAX })
     }
 
-    /// Creates a view of a file whose service continues: with the header as it is now, until `is_stopped` is set or the
+    /// Creates a view of a file while its service runs: with the header as it is now, until `is_stopped` is set or the
     /// file has grown by a quarter. The service can't reuse pages that the view needs.
     pub(super) fn beside_service(file: Arc<dyn DiskFile>, is_stopped: Arc<AtomicBool>) -> io::Result<Self> {
         let length = file.length()?;

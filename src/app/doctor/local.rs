@@ -21,7 +21,7 @@ pub(super) fn checks(patient: &DoctorInputs) -> Vec<Check> {
     checks
 }
 
-/// Names the stores that a standby set aside. There is no such check without one.
+/// Names the stores that a standby set aside. Without such a store there is no check.
 fn set_aside(directory: &Path) -> Option<Check> {
     let found = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut found: Vec<_> = found.filter(|name| name.starts_with("deposed-")).collect();

@@ -108,7 +108,7 @@ pub(super) struct Plan {
     pub(super) tenants: usize,
     pub(super) sites: usize,
     pub(super) submissions: usize,
-    /// Maximum connections to mail servers.
+    /// Maximum number of connections to mail servers.
     pub(super) connections: usize,
     pub(super) queue_lifetime: Duration,
     /// Elapsed time within which submissions begin.

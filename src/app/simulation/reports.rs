@@ -41,7 +41,7 @@ pub(super) struct Report {
     mail: Option<String>,
     /// Elapsed time of the next try.
     at: Duration,
-    /// Number of times that it is sent again after it was accepted.
+    /// Number of times that the report is sent again after it was accepted.
     repeats: usize,
     /// Number of tries that were accepted.
     accepted: usize,

@@ -12,7 +12,7 @@ use crate::store::row::domain::DomainRow;
 
 /// Number of days to check, including today: reports arrive a day late.
 const DAYS: u32 = 3;
-/// Minimum failed messages of a day, and their minimum share in percent.
+/// Minimum number of failed messages of a day, and their minimum share in percent.
 const FAILED_MIN: u64 = 10;
 const SHARE_MIN: u64 = 1;
 const DAY_SECS: u64 = 24 * 3600;

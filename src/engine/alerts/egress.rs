@@ -23,7 +23,7 @@ use crate::smtp::tls_policy::TlsRequirement;
 const PER_RELAY: Duration = Duration::from_secs(120);
 /// Maximum number of server addresses that one relay tries.
 const SERVERS_MAX: usize = 4;
-/// Maximum characters kept of an answer.
+/// Maximum number of characters kept of an answer.
 const ANSWER_CHARACTERS: usize = 300;
 
 /// All routes.

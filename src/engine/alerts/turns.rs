@@ -13,7 +13,7 @@ pub(super) use super::mail_permits::MailOwner;
 use super::mail_permits::{MailPermit, MailPermits};
 use crate::domain::hostname::DomainName;
 
-/// Maximum webhook requests sent concurrently.
+/// Maximum number of webhook requests sent concurrently.
 const WEBHOOKS_AT_ONCE: usize = 8;
 
 /// The permits for sending notices.

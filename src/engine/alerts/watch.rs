@@ -16,7 +16,7 @@ use crate::store::op::alert::RaiseAlert;
 const FIRST: Duration = Duration::from_secs(60);
 /// Interval between two runs.
 const EVERY: Duration = Duration::from_secs(300);
-/// Every run of this number also runs the checks of the hour.
+/// Number of runs after which the hourly checks run too.
 const HOURLY: u32 = 12;
 
 impl Engine {

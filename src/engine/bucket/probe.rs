@@ -19,9 +19,9 @@ pub const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(300);
 pub const RACE: usize = 16;
 /// Age after which the probe of an interrupted process is removed.
 const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
-/// Maximum probes examined for removal.
+/// Maximum number of probes examined for removal.
 const LEFT_MAX: usize = 20;
-/// Maximum tries of a create that conflicts with another one.
+/// Maximum number of tries of a create that conflicts with another one.
 const TRIES: usize = 5;
 
 /// Reason why a bucket must not hold a replica.

@@ -13,7 +13,7 @@ use crate::store::timer::Timer;
 
 /// Maximum number of attempts in flight to an endpoint that is not known to answer fast.
 const START: usize = 2;
-/// Maximum deliveries waiting in one queue.
+/// Maximum number of deliveries waiting in one queue.
 const ROOMY: usize = 512;
 /// Limit of the queue while all queues together use much memory.
 const TIGHT: usize = 32;

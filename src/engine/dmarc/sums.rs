@@ -27,7 +27,7 @@ const SUMS_MAX: usize = 100_000;
 const STORED_MAX: usize = 8_000;
 /// Stretches that wait for the store at most.
 const UNSAVED_MAX: usize = 64;
-/// Maximum candidates for the most frequent signing domains of a source.
+/// Maximum number of candidates for the most frequent signing domains of a source.
 const SIGNERS_MAX: usize = 16;
 
 /// Adds signing domains to the known ones, up to [`SIGNERS_MAX`].

@@ -23,7 +23,7 @@ const KEPT_MIN: Duration = Duration::from_secs(10);
 const KEPT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Time for which a failing provider is not queried again.
 const FAILED: Duration = Duration::from_secs(3);
-/// Maximum early fetches of keys within [`REFETCHED_IN`], because a token names an unknown key.
+/// Maximum number of early fetches of keys within [`REFETCHED_IN`], because a token names an unknown key.
 const REFETCHED_MAX: usize = 5;
 const REFETCHED_IN: Duration = Duration::from_secs(60);
 

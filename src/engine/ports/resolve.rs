@@ -48,8 +48,8 @@ pub struct MailHost {
     pub preference: u16,
     /// Addresses that may be connected to; never empty.
     pub addresses: Vec<IpAddr>,
-    /// Names of its TLSA records, in the order of the queries. Empty unless DNSSEC authenticates the MX records (or
-    /// their absence) and the addresses: otherwise DANE does not apply (RFC 7672 2.2).
+    /// Names of the server's TLSA records, in the order of the queries. Empty unless DNSSEC authenticates the MX
+    /// records (or their absence) and the addresses: otherwise DANE does not apply (RFC 7672 2.2).
     pub tlsa_names: Vec<String>,
 }
 

@@ -214,7 +214,7 @@ fn operation(
     }
 }
 
-/// Maximum names remembered from one report.
+/// Maximum number of names remembered from one report.
 const NAMES_MAX: usize = 1000;
 
 /// Our domains in a report, collected while it is parsed.

@@ -6,7 +6,7 @@ use crate::mail::report::{Report, ReturnedHeader};
 
 /// Header fields of a returned message that contain our tokens unchanged.
 const TOKEN_FIELDS: [&str; 2] = ["CFBL-Feedback-ID", "Feedback-ID"];
-/// Maximum candidates checked in one report: each costs a read of the store.
+/// Maximum number of candidates checked in one report: each costs a read of the store.
 const CANDIDATES_MAX: usize = 16;
 
 /// A token in a report, by its location.

@@ -33,11 +33,11 @@ use crate::store::schema::FORMAT;
 
 /// Interval of the check whether a base is due.
 const TICK: Duration = Duration::from_secs(60);
-/// Maximum slots before a new base.
+/// Maximum number of slots before a new base.
 const SLOTS_MAX: u64 = 20_000;
 /// Maximum wait until the log contains all of a snapshot. A longer wait would keep the database from reusing pages.
 const SNAPSHOT_WAIT: Duration = Duration::from_secs(60);
-/// Maximum tries of one object before the base is given up.
+/// Maximum number of tries of one object before the base is given up.
 const TRIES: u32 = 12;
 
 /// The function that seals an object's bytes, by its kind ([`content`]).

@@ -182,7 +182,7 @@ impl Standby {
         self.log.position(&self.objects)
     }
 
-    /// Returns the first line of that slot, once the end of the log was reached.
+    /// Returns the first line of the last applied slot, once the end of the log was reached.
     pub const fn head(&self) -> Option<&Head> {
         self.log.cursor.head.as_ref()
     }

@@ -30,7 +30,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Maximum number of timers read from one snapshot, so that a long queue pins no database pages for long.
 const PAGE: usize = 4_096;
-/// Maximum number of such pages that are searched for the messages of one site.
+/// Maximum number of snapshots that are read for the messages of one site.
 const PAGES_MAX: usize = 64;
 
 /// Names of a site and of the relay that takes mail to it.

@@ -17,7 +17,7 @@ use crate::store::read::Read;
 use crate::store::timer::Timer;
 use crate::store::timer_cache::QueueNumber;
 
-/// Number of their queue and its alarms; destination numbers start at one.
+/// Number of the queue of paused messages and of its alarms; destination numbers start at one.
 pub(super) const NUMBER: QueueNumber = 0;
 
 /// Returns whether the account's mail for this site, or for this recipient's domain, is paused.

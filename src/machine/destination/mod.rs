@@ -293,7 +293,7 @@ impl Destination {
         self.requested.slow_down(account, self.slots.of(&account), now);
     }
 
-    /// Gives the site nothing until then. `blamed` is the account that alone caused this.
+    /// Sends the site nothing before `until`. `blamed` is the account that alone caused this.
     fn throttle(&mut self, until: Timestamp, blamed: Option<AccountId>, effects: &mut Vec<Effect>) {
         self.blamed = blamed;
         // The wake-up is requested before the messages are suspended, so that virtual time stops at it.

@@ -17,7 +17,7 @@ const REQUEST_INTERVAL: Duration = Duration::from_secs(10);
 /// The window of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Window {
-    /// Maximum that the provider allows.
+    /// Maximum number of connections that the provider allows.
     most: usize,
     size: usize,
     /// Number of messages accepted since the window last grew.

@@ -15,7 +15,7 @@ pub(in crate::mail) struct Entity<'m> {
     /// Header section.
     pub(super) fields: Vec<Field<'m>>,
     body: &'m [u8],
-    /// The value of its Content-Type without comments; empty if it has none.
+    /// The value of the entity's Content-Type without comments; empty if it has none.
     content_type: String,
 }
 
@@ -38,7 +38,7 @@ impl<'m> Entity<'m> {
         Some(Self { fields, body, content_type })
     }
 
-    /// Returns the value of its first field with this name, in one line.
+    /// Returns the value of the entity's first field with this name, in one line.
     pub(super) fn value(&self, name: &str) -> Option<String> {
         text::value_of(&self.fields, name)
     }

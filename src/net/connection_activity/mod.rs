@@ -21,8 +21,8 @@ const TAKEN_LEAST: u64 = 1024;
 /// Time after which a connection whose client reads no bytes of an answer may be closed in favour of another.
 const UNREAD: Duration = Duration::from_secs(5);
 
-/// Time after which such a connection may be closed if no other can be. Otherwise strangers could renew connections
-/// with unread answers faster than they may be closed.
+/// Time after which a connection with an unread answer may be closed if no other can be. Otherwise strangers could
+/// renew connections with unread answers faster than they may be closed.
 const BRIEFLY: Duration = Duration::from_secs(1);
 
 /// Minimum rate of a client that reads an answer, in bytes per second, while connections are scarce.

@@ -1,7 +1,7 @@
 //! Progress of a client on its connection: it determines when a new connection may take the place.
 //!
 //! Commands alone and slow bytes do not count as progress. Otherwise a client that sends NOOP every second would keep
-//! its place for good.
+//! its place for ever.
 
 use tokio::time::Instant;
 

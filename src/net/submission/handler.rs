@@ -23,7 +23,7 @@ pub(super) struct Handler {
     submission: Arc<Submission>,
     dev: Option<Arc<DevAccess>>,
     address: IpAddr,
-    /// Absent while a message is being accepted, and for good if that was aborted.
+    /// Absent while a message is being accepted, and permanently if that was aborted.
     session: Option<SmtpSession>,
     /// The account of the login, and the permit among the key's connections, if a key was used.
     login: Option<(AccountId, Option<LoginPermit>)>,

@@ -101,8 +101,7 @@ fn without_addresses(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Returns the length of the part of `text` that its first character, a bracket or a quote, opens, and whether that
-/// part is an address.
+/// Returns the length of the bracketed or quoted part at the start of `text`, and whether that part is an address.
 fn opened_part(text: &str) -> (usize, bool) {
     if text.starts_with('<') {
         let end = text.find('>').filter(|end| text[..*end].contains('@'));

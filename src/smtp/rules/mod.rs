@@ -205,7 +205,8 @@ impl Rules {
         Ok(all)
     }
 
-    /// Checks that each example matches its own rule first. It is given by the rule's host, if there is one.
+    /// Checks that each example matches its own rule first. The example counts as an answer of the rule's host, if it
+    /// has one.
     fn check_examples(&self) -> Result<(), InvalidRules> {
         for rule in &self.rules {
             let host = rule.hosts.first().map(HostPattern::as_str);

@@ -19,7 +19,7 @@ pub struct SettleTlsReport {
     pub timer: Timer,
     /// Destinations that have received the report.
     pub delivered_to: Vec<String>,
-    /// Time of the next attempt for the others; `None` if there is none.
+    /// Time of the next attempt for the other destinations; `None` if there is no further attempt.
     pub again: Option<Timestamp>,
 }
 

@@ -73,8 +73,8 @@ pub(super) fn verify_view(view: Overlay) -> Result<(), Unverified> {
     }
 }
 
-/// Returns whether the database must be verified before the next start, however large it is: damage was found beside
-/// the service.
+/// Returns whether the database must be verified before the next start, however large it is: damage was found while
+/// the service ran.
 pub(super) fn is_requested(disk: &dyn Disk, directory: &Path) -> bool {
     disk.exists(&directory.join(REQUEST))
 }

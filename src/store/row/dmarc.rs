@@ -93,8 +93,8 @@ impl ReporterDay {
     }
 }
 
-/// The messages of one day, network and reporter. Row key: account, domain, day, network and reporter. It has none if
-/// they are counted with those of other networks.
+/// The messages of one day, network and reporter. Row key: account, domain, day, network and reporter. The network
+/// is `Other` if it has no counts of its own on that day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DmarcCountsRow {
     /// Message counts by evaluation.

@@ -46,7 +46,7 @@ pub struct DomainRow {
     pub rotation: DkimRotation,
     /// Purposes of records that were correct at least once.
     pub once_ok: Vec<RecordPurpose>,
-    /// Purposes of those that were not correct at their last successful lookup.
+    /// Purposes of the records that were not correct at their last successful lookup.
     pub lost: Vec<RecordPurpose>,
     /// DNS facts for the checklist beside the records.
     pub facts: DnsFacts,

@@ -8,8 +8,8 @@ pub const MASTER_KEY_PROOF: &[u8] = b"master_key_proof";
 pub const LAST_ID: &[u8] = b"last_id";
 /// The greatest accepted message identifier.
 pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
-/// The service's time at the last batch, eight bytes. Only while it is behind the last identifier, because a clock that
-/// was ahead has been corrected.
+/// The service's time at the last batch, eight bytes. Present only while it is behind the last identifier, because a
+/// clock that was ahead has been corrected.
 pub const TIME: &[u8] = b"time";
 /// Epoch of the journal records that the database lacks, sixteen bytes.
 pub const JOURNAL: &[u8] = b"journal";
@@ -17,7 +17,7 @@ pub const JOURNAL: &[u8] = b"journal";
 pub const WAITING: &[u8] = b"waiting";
 /// Version of the totals in the store, one byte: see [`crate::store::totals`].
 pub const TOTALS: &[u8] = b"totals";
-/// Progress of a migration. Only in the copy written by the migration.
+/// Progress of a migration. Present only in the copy written by the migration.
 pub const MIGRATION: &[u8] = b"migration";
 /// The number of the last batch and the time of its commit, sixteen bytes: [`crate::store::replica::Sequence`].
 pub const SEQUENCE: &[u8] = b"sequence";

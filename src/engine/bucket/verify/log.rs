@@ -11,7 +11,7 @@ use crate::store::replica::{Kind, ObjectName};
 
 /// Maximum size of a slot, in bytes.
 const SLOT_BYTES_MAX: u64 = 32 << 20;
-/// Maximum missing slots reported one by one.
+/// Maximum number of missing slots reported one by one.
 const NAMED_MAX: u64 = 10;
 
 /// The previous slot, as far as it could be read.

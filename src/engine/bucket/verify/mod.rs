@@ -23,11 +23,11 @@ use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, BucketResult};
 use crate::store::replica::identity::Identity;
 use crate::store::replica::{ObjectName, Sealer};
 
-/// Maximum findings listed; further ones are only counted.
+/// Maximum number of findings listed; further ones are only counted.
 const FINDINGS_MAX: usize = 1000;
 /// Maximum number of concurrent reads.
 const READS_AT_ONCE: usize = 8;
-/// Maximum tries of a call, with a delay that doubles.
+/// Maximum number of tries of a call, with a delay that doubles.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 200 });
 

@@ -21,7 +21,7 @@ const AGREED: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(super) struct Agreement {
     policy: Option<DomainPolicy>,
-    /// Requirement of that policy, but no stricter than the one under which the connection was opened.
+    /// Requirement of the domain's policy, but no stricter than the one under which the connection was opened.
     pub(super) required: TlsRequirement,
     /// Expiry on the monotonic clock.
     at: Duration,

@@ -88,7 +88,7 @@ impl Outbox {
         Ok(dropped)
     }
 
-    /// Returns the sequence that the next base must include. If no base is owed, 0.
+    /// Returns the sequence that the next base must include. 0 if no base is required.
     pub fn base_floor(&self) -> u64 {
         let state = self.state();
         if state.owes_base { state.base_floor } else { 0 }

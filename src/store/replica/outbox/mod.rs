@@ -72,7 +72,7 @@ struct State {
     has_gap: bool,
     /// Whether the log has had a gap since its newest base. It is marked on disk too.
     owes_base: bool,
-    /// The sequence that this base must include: that of the last record that the log lacks.
+    /// The sequence that the next base must include: that of the last record that the log lacks.
     base_floor: u64,
     /// The last record, while records are dropped. Its batch may still wait for the bucket, so the log begins with it.
     newest: Option<QueuedRecords>,

@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Sets a clock that was ahead right, and lets the operator accept it.
+    /// Corrects a clock that was ahead, and lets the operator accept it.
     async fn set_right(&self, clocks: &Clocks, ahead: Duration) {
         clocks.set_back(ahead);
         self.settles().await;

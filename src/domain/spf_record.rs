@@ -32,17 +32,17 @@ pub struct Term<'r> {
 pub enum Mechanism<'r> {
     /// `all`: every server.
     All,
-    /// `include`: those that pass by the record at this name.
+    /// `include`: servers that pass by the record at this name.
     Include(&'r str),
-    /// `a`: those in the networks around the addresses of a name.
+    /// `a`: servers in the networks around the addresses of a name.
     Address(Hosts<'r>),
-    /// `mx`: those in the networks around the mail servers of a name.
+    /// `mx`: servers in the networks around the mail servers of a name.
     MailServer(Hosts<'r>),
-    /// `ptr`: those with a reverse name below a name.
+    /// `ptr`: servers with a reverse name below a name.
     ReverseName,
     /// `exists`: every server, if this name has an address.
     Exists(&'r str),
-    /// `ip4` or `ip6`: those in a network.
+    /// `ip4` or `ip6`: servers in a network.
     Network(Network),
 }
 

@@ -91,7 +91,7 @@ pub struct SubmissionLimits {
 pub struct Expiry {
     /// The time as given.
     pub given: Timestamp,
-    /// The same moment by the service's clock.
+    /// The moment that was given, by the service's clock.
     pub at: Timestamp,
 }
 

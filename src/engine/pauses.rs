@@ -26,7 +26,7 @@ const TRIED_AT_ONCE: usize = 10_000;
 pub struct RetryResult {
     /// Number of messages that are retried earlier than planned.
     pub messages: u64,
-    /// Whether there may be more.
+    /// Whether there may be more messages to retry.
     pub is_cut: bool,
 }
 

@@ -64,9 +64,9 @@ pub struct FrequentAnswer {
     pub response: Option<String>,
     /// The category.
     pub category: Option<String>,
-    /// The number of such answers.
+    /// Number of times that the provider gave the answer.
     pub count: u64,
-    /// The message that got the newest one.
+    /// The message that got the newest answer.
     pub message: MessageId,
 }
 

@@ -41,7 +41,7 @@ pub struct Evidence {
     pub reports_to_us: bool,
     /// Number of days with a counted report.
     pub days_with_reports: u32,
-    /// Number of those days on which a report listed `p=quarantine`.
+    /// Number of days with a counted report that listed `p=quarantine`.
     pub quarantine_days: u32,
     /// The sources of the domain's mail.
     pub sources: Vec<SourceFigures>,

@@ -188,7 +188,7 @@ fn sign_fields(
 struct Selection {
     /// The names for `h=`, in order, each as often as it is signed.
     names: Vec<String>,
-    /// The relaxed fields in that order, each with its line end.
+    /// The relaxed fields in the order of the names, each with its line end.
     canonical: Vec<u8>,
 }
 

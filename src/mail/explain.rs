@@ -61,7 +61,7 @@ pub enum FindingLevel {
     Ok,
     /// The mail arrives, but may be treated worse.
     Warn,
-    /// Large receivers refuse such mail.
+    /// Large receivers refuse the mail.
     Fail,
 }
 

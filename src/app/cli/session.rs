@@ -116,7 +116,7 @@ impl Session {
 pub(super) struct NamedObject<'a> {
     /// Kind of the object, which is also the command that lists such objects.
     pub(super) kind: &'static str,
-    /// Path of the list of such objects.
+    /// Path of the list of objects of this kind.
     pub(super) list: &'static str,
     /// Identifier as typed.
     pub(super) id: &'a str,

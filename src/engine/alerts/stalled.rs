@@ -31,7 +31,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Number of attempts without success that raises an alert.
 pub(super) const ATTEMPTS: usize = 20;
-/// Period of these attempts.
+/// Period in which the attempts of the alert are counted.
 pub(super) const WINDOW: Duration = Duration::from_secs(30 * 60);
 /// Time after which a due message is overdue.
 const OVERDUE: Duration = Duration::from_secs(15 * 60);

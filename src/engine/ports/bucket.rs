@@ -170,7 +170,7 @@ pub trait Bucket: Send + Sync {
 /// Whether a bucket keeps objects that were overwritten or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
-    /// Does not keep such objects.
+    /// Keeps no overwritten or removed objects.
     Off,
     /// Keeps earlier versions.
     Enabled,

@@ -42,7 +42,7 @@ pub(super) struct Collector {
 struct Retry {
     /// The time of the next try, on the machine's continuous clock.
     at: Duration,
-    /// The wait before it.
+    /// The wait before the next try.
     wait: Duration,
     /// Number of the log's recoveries before the failure. After the next recovery the collection is tried early,
     /// because the bucket had failed as a whole. `None` after that try, so that an unsteady bucket isn't listed every

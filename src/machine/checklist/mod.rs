@@ -16,7 +16,7 @@ pub enum Status {
     Pass,
     /// Some receivers object.
     Warn,
-    /// Large receivers refuse such mail, or will soon.
+    /// Large receivers refuse the domain's mail, or will soon.
     Fail,
     /// There is too little data.
     Unknown,
@@ -118,7 +118,7 @@ impl ItemId {
         }
     }
 
-    /// Returns the receivers that require it of bulk senders.
+    /// Returns the receivers that require this item of bulk senders.
     pub const fn required_by(self) -> &'static [Receiver] {
         use Receiver::{Google, Microsoft, Yahoo};
         match self {

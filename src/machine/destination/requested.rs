@@ -21,9 +21,9 @@ pub(super) struct RequestedLimits {
 /// The limits of the site, or of one account.
 #[derive(Debug, Clone, Default)]
 struct TemporaryLimits {
-    /// Maximum number of connections, and its end.
+    /// Maximum number of connections, and the end of this limit.
     fewer: Option<(usize, Timestamp)>,
-    /// The rate of messages, and its end.
+    /// The rate of messages, and the end of this limit.
     slower: Option<(Spacing, Timestamp)>,
 }
 

@@ -37,7 +37,7 @@ pub enum FeedbackType {
     NotSpam,
     /// SPF, DKIM or DMARC failed.
     AuthFailure,
-    /// The recipient does not want such messages any more.
+    /// The recipient does not want messages from this sender any more.
     OptOut,
     /// An unregistered type, in lower case.
     Unregistered(String),

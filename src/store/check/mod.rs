@@ -102,7 +102,7 @@ pub enum Rule {
 /// Whether the master key must be in the store's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// The key must be there.
+    /// The key must be in the store's directory.
     WithStore,
     /// The key is kept elsewhere: bodies are not read.
     Apart,

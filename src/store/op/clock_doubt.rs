@@ -191,7 +191,7 @@ impl Op for SettleDoubt {
 
 struct Moving {
     number: u32,
-    /// Identifier below those of the rows of the doubt.
+    /// An identifier lower than those of the doubt's rows.
     after: Ulid,
     /// The service's times of the doubt, before the clock was set.
     during: RangeInclusive<Timestamp>,

@@ -75,7 +75,7 @@ pub struct DroppedBatches {
 pub struct Stranded {
     /// The messages, oldest first.
     pub messages: Vec<StrandedMessage>,
-    /// The batches without a record, if there are some.
+    /// The batches without a record, if there are any.
     pub dropped: Option<DroppedBatches>,
 }
 

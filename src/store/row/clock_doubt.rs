@@ -11,9 +11,9 @@ use crate::store::schema::Table;
 /// ([`Bucket::in_doubt`](crate::machine::retention::Bucket::in_doubt)). The row is kept for the ends of those buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockDoubtRow {
-    /// The service's time at its beginning.
+    /// The service's time at the beginning of the period.
     pub began: Timestamp,
-    /// Identifier below those of all messages accepted in the period.
+    /// An identifier lower than those of all messages accepted in the period.
     pub after: Ulid,
     /// End of the doubt; `None` while it has not ended.
     pub end: Option<DoubtEnd>,

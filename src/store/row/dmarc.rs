@@ -112,7 +112,7 @@ impl Row for DmarcCountsRow {
 }
 
 impl DmarcCountsRow {
-    /// Returns whether it has no messages.
+    /// Returns whether the row has no messages.
     pub fn is_empty(&self) -> bool {
         self.counts == DmarcCounts::ZERO
     }

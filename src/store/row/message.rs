@@ -87,7 +87,7 @@ pub struct SmtpFacts {
     pub keeps_message_id: bool,
     /// Number of messages that were accepted together, including this one.
     pub recipients: u32,
-    /// Identifier of the first of these messages.
+    /// Identifier of the first message that was accepted together with this one, or of this one.
     pub first_id: MessageId,
 }
 

@@ -109,7 +109,7 @@ impl From<SuppressionV1> for SuppressionRow {
 /// An account's unfinished import. Its key names the account, so there is at most one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SuppressionImportRow {
-    /// Identifier of the import. Its suppressions have greater ones.
+    /// Identifier of the import. The identifiers of its suppressions are greater.
     pub id: Ulid,
     /// Progress of the import.
     pub stage: ImportStage,

@@ -117,7 +117,7 @@ tables! {
     StsPolicies = "sts_policies";
     /// day, digest of a receiving domain, kind of policy → results of TLS sessions.
     TlsReports = "tls_reports";
-    /// day → number of its rows in that table.
+    /// day → number of the day's rows in [`Self::TlsReports`].
     TlsReportDays = "tls_report_days";
     /// account, hour, stream, sending domain, provider → outcomes of the messages accepted in that hour.
     Outcomes = "outcomes";

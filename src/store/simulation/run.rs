@@ -76,7 +76,7 @@ pub(super) struct RunResult {
     pub(super) accepted: u64,
 }
 
-/// Runs `seed` on such a disk.
+/// Runs `seed` on a simulated disk with this mode.
 pub(super) fn run_seed(seed: u64, fsync_mode: FsyncMode) -> RunResult {
     let mut run = Run::new(seed, fsync_mode);
     run.faults_left = 1 + run.rng.below(3);

@@ -25,7 +25,7 @@ const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
 /// Addresses besides loopback at which containers get their credentials without TLS (ECS, EKS).
 const CONTAINER_ADDRESSES: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 
-/// HTTP client for such endpoints.
+/// HTTP client for the endpoints that give credentials of a role.
 pub(super) struct RoleEndpoints(Client);
 
 /// Credentials in the answer format of both kinds of endpoints.

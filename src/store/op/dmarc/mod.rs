@@ -333,7 +333,7 @@ impl RecordDmarcReport {
 struct Day<'a> {
     row: &'a mut DmarcDayRow,
     reporter: CountedReporter,
-    /// Its networks, once a network needs room.
+    /// The day's networks, once a network needs room.
     full: Option<FullDay>,
 }
 

@@ -30,9 +30,9 @@ pub const WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// Way in which an invited user gets the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkChannel {
-    /// The service sends it by mail.
+    /// The service sends the link by mail.
     Mail,
-    /// The inviting user passes it on. It proves no address.
+    /// The inviting user passes the link on. Its use proves no address.
     Inviter,
 }
 

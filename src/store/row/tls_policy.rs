@@ -63,7 +63,7 @@ pub struct TlsReportRow {
     pub policy: Vec<String>,
     /// Number of sessions that met the policy.
     pub successes: u64,
-    /// Number of sessions that did not meet it, and of failed fetches of the policy.
+    /// Number of sessions that did not meet the policy, and of failed fetches of the policy.
     pub failures: u64,
     /// Failures by kind, for a limited number of kinds.
     pub details: Vec<FailureDetail>,

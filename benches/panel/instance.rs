@@ -58,6 +58,19 @@ impl Instance {
         Ok(())
     }
 
+    /// Waits until the pages of the database are verified, which a large database does beside the service. Otherwise its
+    /// CPU time would count for the pages of the panel.
+    pub(crate) async fn is_verified(&self) -> Outcome<()> {
+        let tasks = format!("/proc/{}/task", self.pid());
+        loop {
+            let names = std::fs::read_dir(&tasks)?.flatten().map(|task| task.path().join("comm"));
+            if !names.filter_map(|name| std::fs::read_to_string(name).ok()).any(|name| name.trim() == "verifier") {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -81,6 +81,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
             furnish(options, &folder).await?;
         }
         let instance = Instance::start(&options.bin, &folder).await?;
+        instance.is_verified().await?;
         for row in pages::measure(&instance, options).await? {
             writeln!(std::io::stdout().lock(), "{row}")?;
         }

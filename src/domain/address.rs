@@ -71,9 +71,12 @@ impl Address {
     /// Returns the form for suppression and search: local part in lower case and without unnecessary quotes (`"john"`
     /// and `john` are equal by RFC 5321 4.1.2), domain as A-label. Dots and plus tags are kept (contract 6).
     pub fn match_key(&self) -> String {
-        let plain = unquoted(&self.local);
-        let local = if is_dot_string(&plain) { plain.to_lowercase() } else { self.local.to_lowercase() };
-        format!("{local}@{}", self.domain)
+        format!("{}@{}", local_key(&self.local), self.domain)
+    }
+
+    /// Returns whether an address with these parts has the same [`Self::match_key`]. The domain is an A-label.
+    pub fn matches(&self, local: &str, domain: &str) -> bool {
+        self.domain.as_str() == domain && local_key(&self.local) == local_key(local)
     }
 
     /// Returns whether the receiver's server must support SMTPUTF8 (RFC 6531): the local part is not ASCII. The domain
@@ -115,6 +118,12 @@ impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.as_given)
     }
+}
+
+/// Returns the local part in lower case and without unnecessary quotes.
+fn local_key(local: &str) -> String {
+    let plain = unquoted(local);
+    if is_dot_string(&plain) { plain.to_lowercase() } else { local.to_lowercase() }
 }
 
 /// Splits the text into local part and domain. The local part is checked, the domain not yet.

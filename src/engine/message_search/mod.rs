@@ -5,6 +5,8 @@
 //! Every page reads a bounded number of messages and blocks. Then it ends with a position to continue from, even if it
 //! is not full. The newest messages are not in a block yet, and are read one by one.
 
+use memchr::memmem;
+
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::messages::{MessageRecord, transfer};
 use crate::base::id::{AccountId, KeyId, MessageId, Ulid};
@@ -94,8 +96,17 @@ impl MessageFilter {
     fn may_take(&self, head: &MessageHead<'_>) -> bool {
         let has_domain = |name: &DomainName| [head.to_domain(), head.from_domain()].contains(&name.as_str());
         self.stream.is_none_or(|stream| head.stream == stream)
+            && self.to.as_ref().is_none_or(|to| head.is_to(to))
+            && self.from.as_ref().is_none_or(|from| head.is_from(from))
             && self.domain.as_ref().is_none_or(has_domain)
             && subject_words::has_all(head.subject.unwrap_or_default(), &self.subject_words)
+    }
+
+    /// Returns whether the stored bytes of a message contain all wanted values of metadata. A row has its texts as they
+    /// are.
+    fn may_have_values(&self, bytes: &[u8]) -> bool {
+        let values = self.metadata.iter().map(|(_, value)| value).chain(&self.metadata_value);
+        values.into_iter().all(|value| memmem::find(bytes, value.as_bytes()).is_some())
     }
 
     /// Returns whether the conditions on the accepted message hold. Those on its outcome are checked elsewhere.
@@ -348,9 +359,10 @@ impl Search<'_> {
         TransferHead::read(bytes).is_none_or(|head| self.filter.statuses.contains(&head.state.status()))
     }
 
-    /// Adds the message with this row, if it matches. Its first fields are checked first.
+    /// Adds the message with this row, if it matches. Checks first what needs no decoding of the whole row.
     fn examine_row(&mut self, id: Ulid, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
-        let may_match = MessageHead::read(bytes).is_none_or(|head| self.filter.may_take(&head));
+        let may_match = self.filter.may_have_values(bytes)
+            && MessageHead::read(bytes).is_none_or(|head| self.filter.may_take(&head));
         match sound(may_match.then(|| MessageRow::decode(bytes)).transpose())?.flatten() {
             Some(row) => self.examine(MessageId(id), key, row),
             None => Ok(()),

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::base::id::DomainId;
 use crate::base::time::Timestamp;
+use crate::domain::address::Address;
 use crate::domain::stream::Stream;
 use crate::machine::transfer;
 
@@ -37,6 +38,16 @@ impl<'a> MessageHead<'a> {
     /// Returns the recipient as given.
     pub const fn to_as_given(&self) -> &'a str {
         self.to.0
+    }
+
+    /// Returns whether `address` is the recipient's.
+    pub fn is_to(&self, address: &Address) -> bool {
+        address.matches(self.to.1, self.to.2)
+    }
+
+    /// Returns whether `address` is the sender's.
+    pub fn is_from(&self, address: &Address) -> bool {
+        address.matches(self.from.1, self.from.2)
     }
 
     /// Returns the domain of the sender.
@@ -101,6 +112,8 @@ mod tests {
         assert_eq!((head.stream, head.subject), (row.stream, row.subject.as_deref()));
         assert_eq!((head.to_as_given(), head.to_domain()), (row.to.as_given(), row.to.domain().as_str()));
         assert_eq!(head.from_domain(), row.from.domain().as_str());
+        assert!(head.is_to(&"B@example.net".parse().unwrap()) && !head.is_to(&"b@example.com".parse().unwrap()));
+        assert!(head.is_from(&row.from) && !head.is_from(&row.to));
         let head = TransferHead::read(&transfer_bytes).unwrap();
         assert_eq!((head.state, head.attempts, head.due), (transfer.state, 1, transfer.due));
         assert!(MessageHead::read(&bytes[..20]).is_none() && TransferHead::read(&[]).is_none());

@@ -34,7 +34,7 @@ impl Site {
     /// Returns whether a mail server that the DNS names belongs to the site.
     pub(super) fn has_server(&self, server: &str, shaping: &Shaping) -> bool {
         match self {
-            Self::Provider(provider) => shaping.provider_of(&[server.to_owned()]) == Some(&**provider),
+            Self::Provider(provider) => shaping.runs(provider, server),
             Self::Servers(servers) => servers.split(',').any(|name| name == server),
             Self::Smarthost(_) | Self::Captured(_) => false,
         }
@@ -101,6 +101,11 @@ mod tests {
         assert_eq!(site(&["smtp-in.orange.fr"]).provider(), Some("orange"));
         let has = |site: &Site, server| site.has_server(server, Shaping::built_in());
         assert!(has(&gmail, "alt1.aspmx.l.google.com") && !has(&gmail, "mx1.host.example"));
+        let two_regions = site(&["eu-smtp-inbound-1.mimecast.com", "us-smtp-inbound-1.mimecast.com"]);
+        assert_eq!(two_regions.provider(), Some("mimecast"));
+        assert!(
+            has(&two_regions, "eu-smtp-inbound-1.mimecast.com") && has(&two_regions, "us-smtp-inbound-1.mimecast.com")
+        );
         let two = site(&["mx1.host.example", "mx2.host.example"]);
         assert!(has(&two, "mx2.host.example") && !has(&two, "host.example") && !has(&two, "alt1.aspmx.l.google.com"));
     }

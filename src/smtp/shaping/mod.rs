@@ -77,6 +77,12 @@ struct Provider {
     limits: Limits,
 }
 
+impl Provider {
+    fn runs(&self, server: &str) -> bool {
+        self.hosts.iter().any(|pattern| pattern.fits(server))
+    }
+}
+
 /// The names of some mail servers, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ServerPattern {
@@ -160,11 +166,15 @@ impl Shaping {
     /// Returns the provider that runs all of these servers, if there is one. Names are in lower case, without trailing
     /// dot.
     pub fn provider_of(&self, servers: &[String]) -> Option<&str> {
-        let runs_all = |provider: &&Provider| {
-            servers.iter().all(|server| provider.hosts.iter().any(|pattern| pattern.fits(server)))
-        };
+        let runs_all = |provider: &&Provider| servers.iter().all(|server| provider.runs(server));
         let found = self.providers.iter().find(runs_all).filter(|_| !servers.is_empty());
         found.map(|provider| provider.name.as_str())
+    }
+
+    /// Returns whether the provider of this name runs the server. Another provider may run it, too: the patterns of a
+    /// provider may include those of its regions.
+    pub fn runs(&self, provider: &str, server: &str) -> bool {
+        self.providers.iter().any(|known| known.name == provider && known.runs(server))
     }
 
     /// Iterates over the names of all providers.

@@ -3,7 +3,8 @@
 //! A client reserves the size that it declares, so a few that declare much and send little could hold all memory. Each
 //! account must therefore send what it reserves within a time. A message of an account that doesn't loses its memory
 //! when another account that holds less needs it. This is counted by account, so new messages in place of old ones give
-//! no more time.
+//! no more time. Bytes count only for messages that arrive whole, and an account is never further ahead than by what it
+//! holds, so bytes sent before give no time either.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -45,12 +46,12 @@ struct IncomingMessage {
     revoked: Arc<Notify>,
 }
 
-/// The bytes that an account has sent, and those that it should have sent.
+/// How far an account is ahead of the bytes that it should have sent.
 struct AccountProgress {
-    /// Sum of the reserved bytes over time, in bytes times milliseconds.
-    reserved: u128,
-    received: u128,
-    /// Monotonic time up to which the sum is counted.
+    /// Received bytes times [`PERIOD`], minus the reserved bytes times the time for which they were reserved, in bytes
+    /// times milliseconds. Negative if the account is behind.
+    ahead: i128,
+    /// Monotonic time up to which this is counted.
     counted_to: Duration,
 }
 
@@ -63,15 +64,31 @@ pub(super) struct Reservation {
 }
 
 impl AccountProgress {
+    /// Counts the time up to `now`, for which the account held `held` bytes.
     fn count(&mut self, held: usize, now: Duration) {
-        self.reserved += held as u128 * now.saturating_sub(self.counted_to).as_millis();
+        let due = product(held, now.saturating_sub(self.counted_to));
+        self.ahead = (self.ahead - due).min(product(held, PERIOD));
         self.counted_to = self.counted_to.max(now);
     }
 
-    /// Returns whether the account, which holds `held` bytes, is further behind than it may be.
-    const fn is_slow(&self, held: usize) -> bool {
-        self.reserved >= self.received * PERIOD.as_millis() + held as u128 * GRACE.as_millis()
+    fn receive(&mut self, bytes: usize) {
+        self.ahead += product(bytes, PERIOD);
     }
+
+    /// Takes back the bytes of a message that did not arrive whole.
+    fn discard(&mut self, bytes: usize) {
+        self.ahead -= product(bytes, PERIOD);
+    }
+
+    /// Returns whether the account, which holds `held` bytes, is further behind than it may be.
+    fn is_slow(&self, held: usize) -> bool {
+        self.ahead <= -product(held, GRACE)
+    }
+}
+
+/// Returns bytes times milliseconds.
+fn product(bytes: usize, time: Duration) -> i128 {
+    i128::try_from(bytes as u128 * time.as_millis()).unwrap_or(i128::MAX)
 }
 
 impl Memory {
@@ -84,7 +101,7 @@ impl Memory {
     fn begin(&mut self, account: AccountId, revoked: Arc<Notify>) -> u64 {
         let (shares, now) = (&self.shares, self.clock.monotonic());
         self.accounts.retain(|other, known| shares.held(other) > 0 || known.counted_to + REMEMBERED > now);
-        self.accounts.entry(account).or_insert(AccountProgress { reserved: 0, received: 0, counted_to: now });
+        self.accounts.entry(account).or_insert(AccountProgress { ahead: 0, counted_to: now });
         self.last_number += 1;
         let message = IncomingMessage { account, reserved: 0, received: 0, is_complete: false, revoked };
         self.messages.insert(self.last_number, message);
@@ -160,6 +177,9 @@ impl Memory {
         self.count(account);
         let message = self.messages.remove(&number)?;
         self.shares.give_back(&account, message.reserved);
+        if let (false, Some(progress)) = (message.is_complete, self.accounts.get_mut(&account)) {
+            progress.discard(message.received);
+        }
         Some(message)
     }
 }
@@ -184,7 +204,7 @@ impl Reservation {
             message.received += bytes;
         }
         if let Some(progress) = memory.accounts.get_mut(&self.account) {
-            progress.received += bytes as u128;
+            progress.receive(bytes);
         }
     }
 
@@ -290,6 +310,38 @@ mod tests {
                 assert!(message.grow(MESSAGE));
             }
         }
+        assert!(world.message(3).grow(MESSAGE));
+        assert_eq!(revoked(&large).await, 1);
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_message_that_is_given_up_do_not_count() {
+        let world = World::new();
+        let (large, _small) = (world.messages(1, 8), world.messages(2, 3));
+        for _ in 0..3 {
+            world.clock.advance(PAUSE / 2);
+            let given_up = world.message(1);
+            assert!(given_up.grow(MESSAGE));
+            given_up.received(MESSAGE - 1);
+        }
+        let third = world.message(3);
+        assert!(third.grow(MESSAGE) && third.grow(MESSAGE));
+        assert_eq!(revoked(&large).await, 1);
+    }
+
+    #[tokio::test]
+    async fn messages_that_have_arrived_give_no_time_to_later_ones() {
+        let world = World::new();
+        let open = world.message(1);
+        assert!(open.grow(1));
+        for _ in 0..100 {
+            let whole = world.message(1);
+            assert!(whole.grow(MESSAGE));
+            whole.received(MESSAGE);
+            whole.complete();
+        }
+        let (large, _small) = (world.messages(1, 9), world.messages(2, 3));
+        world.clock.advance(PAUSE + Duration::from_secs(2));
         assert!(world.message(3).grow(MESSAGE));
         assert_eq!(revoked(&large).await, 1);
     }

@@ -120,7 +120,9 @@ impl Api {
     /// # Errors
     /// The 503 with the reason.
     pub(crate) fn check_ready(&self) -> Result<(), ApiError> {
-        if self.is_shutting_down.load(Relaxed) {
+        // A client of `dev` that waits for readiness then uses the first account.
+        let is_starting = self.dev.as_ref().is_some_and(|dev| !dev.given.have_begun());
+        if is_starting || self.is_shutting_down.load(Relaxed) {
             return Err(ApiError::ShuttingDown);
         }
         let store = &self.engine.store;

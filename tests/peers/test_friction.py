@@ -3,11 +3,14 @@
 import os
 import re
 import subprocess
+import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from support.roots import binary
+from support.server import Api
 from support.wait import free_port, spawn, stop, until
 
 TREE = Path(__file__).parents[2]
@@ -154,3 +157,47 @@ def test_the_smarthost_page_names_ports_that_are_not_blocked():
 def test_the_package_has_no_invented_maintainer():
     control = (TREE / "packaging" / "deb" / "control").read_text()
     assert "Maintainer: @MAINTAINER@" in control and "postrider.example" not in control
+
+
+def test_dev_is_ready_once_its_first_account_has_its_key_and_webhooks(tmp_path):
+    port, key = free_port(), "a-key-for-this-test-alone"
+    command = [binary(), "dev", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "data")]
+    with (tmp_path / "log").open("w") as log:
+        server = spawn([*command, "--api-key", key, "--webhook", "http://127.0.0.1:9/hook"], log)
+    try:
+        api = Api(f"http://127.0.0.1:{port}", key)
+
+        def is_ready() -> bool:
+            try:
+                return api.request("GET", "/readyz").status == 200
+            except OSError:
+                return False
+
+        until("dev is ready", is_ready, every=0.001)
+        answer = api.request("GET", "/v1/webhooks")
+        assert answer.status == 200, answer
+        assert [hook["url"] for hook in answer.json()["data"]] == ["http://127.0.0.1:9/hook"]
+    finally:
+        stop(server)
+
+
+def test_dev_sends_webhooks_over_plain_http_within_the_networks_that_its_configuration_allows(dev):
+    posted = threading.Event()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):  # noqa: N802 (http.server's name)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            posted.set()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as receiver:
+        threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{receiver.server_port}/hook"
+        server = dev("--webhook", url, config='[network]\nallow = ["127.0.0.0/8"]\n')
+        server.api.accept({"from": "shop@example.test", "to": "ann@example.com", "subject": "s", "text": "t"})
+        assert posted.wait(20)
+        receiver.shutdown()

@@ -90,6 +90,11 @@ impl InitialAccounts {
         Ok(())
     }
 
+    /// Returns whether the first account has all its objects.
+    pub(in crate::http) fn have_begun(&self) -> bool {
+        self.first().is_some_and(|first| self.accounts().contains_key(&first))
+    }
+
     /// Records the initial rows of an account.
     pub(super) fn note(&self, engine: &Engine, account: AccountId, ids: GivenIds) -> Result<(), StoreError> {
         let rows = engine.rows_of(account, &ids)?;

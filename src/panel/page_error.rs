@@ -74,12 +74,12 @@ pub(super) fn words(error: &ApiError) -> ErrorText {
         | ApiError::Overloaded
         | ApiError::ShuttingDown
         | ApiError::ReplicaUnavailable
-        | ApiError::ReplicaInDoubt => ("Not available now", error.message().into_owned().into()),
+        | ApiError::ReplicaInDoubt => ("Temporarily unavailable", error.message().into_owned().into()),
         ApiError::Invalid(violations) => {
             ("Check the entered values", FormErrors::from(violations.clone()).all().join(" ").into())
         }
         ApiError::UnsupportedMediaType(_) => ("Unsupported form", error.message().into_owned().into()),
-        ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
+        ApiError::Conflict(_) => ("Not possible in the current state", error.message().into_owned().into()),
         ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),
         ApiError::Unauthenticated(_)
         | ApiError::StreamForbidden(_)

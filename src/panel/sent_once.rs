@@ -18,7 +18,7 @@ const FIELD: &str = "once";
 pub(super) enum NotSent {
     /// It was executed before.
     Repeated,
-    /// Its page is from before the last start, or too old.
+    /// The service was restarted after the page was opened, or the page is too old.
     Outdated,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn words(why: NotSent, path: &str) -> ErrorText {
     let (title, sentence) = match why {
         NotSent::Outdated => (
             "Page too old",
-            "The page is from before the last start of the service, or too old. The form was not sent. Open the page \
+            "The service was restarted after this page was opened, or the page is too old. The form was not sent. Open the page \
              again and repeat the action.",
         ),
         NotSent::Repeated => ("Already done", done_already(path)),
@@ -92,7 +92,7 @@ fn done_already(path: &str) -> &'static str {
              and create another link."
         }
         ["users", _] => {
-            "This was already done. The password or link can't be shown again. If you did not save it, create another."
+            "This action was already performed. The password or link can't be shown again. If you did not save it, create another."
         }
         _ => "This form was already sent. Its result can't be shown again.",
     }

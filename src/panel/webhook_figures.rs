@@ -43,9 +43,9 @@ pub(super) fn figures(visit: &Visit<'_>, id: EndpointId) -> Result<Vec<(&'static
 /// Attempts that the figures cover.
 #[derive(Debug, Clone, Copy)]
 enum Period {
-    /// Those of 24 hours.
+    /// The attempts of 24 hours.
     Day,
-    /// Those of the newest deliveries, because a day has more.
+    /// The attempts of the newest deliveries, because a day has more attempts.
     Newest,
 }
 

@@ -80,12 +80,13 @@ const fn urgency(status: Status) -> u8 {
 fn verdict(items: &[(ItemId, Judgement)]) -> String {
     let count = |status| items.iter().filter(|(_, judgement)| judgement.status == status).count();
     let things = |count: usize| if count == 1 { "1 item".to_owned() } else { format!("{count} items") };
+    let have = |count: usize| format!("{} {}", things(count), if count == 1 { "has" } else { "have" });
     match (count(Status::Fail), count(Status::Warn)) {
         (0, 0) => "No item failed.".to_owned(),
-        (0, warnings) => format!("No item failed. {} with a warning.", things(warnings)),
+        (0, warnings) => format!("No item failed. {} a warning.", have(warnings)),
         (failures, 0) => format!("{} failed.", things(failures)),
         (failures, warnings) => {
-            format!("{} failed, {} with a warning.", things(failures), things(warnings))
+            format!("{} failed, {} a warning.", things(failures), have(warnings))
         }
     }
 }

@@ -126,7 +126,7 @@ fn refused(call: &Call<()>, refusal: &OidcRefusal) -> Result<Answer, PageError> 
         OidcRefusal::Taken => {
             (StatusCode::FORBIDDEN, "The user with your address signs in with another identity: ask an owner.")
         }
-        OidcRefusal::Disabled => (StatusCode::FORBIDDEN, "You may not sign in: ask an owner of the account."),
+        OidcRefusal::Disabled => (StatusCode::FORBIDDEN, "You aren't allowed to sign in. Ask an owner of the account."),
         OidcRefusal::Closed => (StatusCode::FORBIDDEN, "The account accepts no new users: ask one of its owners."),
         OidcRefusal::Throttled(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many failed attempts: try again later."),
         OidcRefusal::Crowded => return Err(ApiError::Overloaded.into()),

@@ -95,7 +95,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
 
 async fn written(visit: &Visit<'_>, user: &User, new_secret: Option<NewSecret>) -> Result<Answer, PageError> {
     let done = match Form::of_query(&visit.call).text("done") {
-        "changed" => Some(format!("{} is changed.", user.email.as_given())),
+        "changed" => Some(format!("{} was changed.", user.email.as_given())),
         "signed-out" => Some(format!("{} is signed out everywhere.", user.email.as_given())),
         _ => None,
     };

@@ -356,7 +356,7 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
         let character = match character {
             '\\' => {
                 let escaped = characters.next_if(|next| matches!(next, '"' | '\\')).unwrap_or('\\');
-                parts.last_mut().unwrap_or_else(|| unreachable!("it begins with one")).push(escaped);
+                parts.last_mut().unwrap_or_else(|| unreachable!("there is always a last part")).push(escaped);
                 continue;
             }
             other => other,
@@ -364,7 +364,7 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
         match character {
             '"' => is_quoted = !is_quoted,
             other if other.is_whitespace() && !is_quoted => parts.push(String::new()),
-            other => parts.last_mut().unwrap_or_else(|| unreachable!("it begins with one")).push(other),
+            other => parts.last_mut().unwrap_or_else(|| unreachable!("there is always a last part")).push(other),
         }
     }
     parts.into_iter().filter(|part| !part.trim().is_empty())

@@ -36,7 +36,9 @@ async fn each_provider_is_shown_with_advice_answers_and_links() {
         }
     }
     let page = browser.get("/providers").await;
-    assert!(page.shows("id=\"of-other\"") && page.shows("Other is every other server") && !page.shows("block list"));
+    assert!(
+        page.shows("id=\"of-other\"") && page.shows("Other contains all other servers") && !page.shows("block list")
+    );
     let overview = browser.get("/").await;
     assert!(overview.shows("href=\"/providers\""));
 }

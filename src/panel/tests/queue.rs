@@ -56,7 +56,7 @@ async fn a_pause_says_when_its_mail_expires() {
     let world = World::new().await;
     let page = world.owner().await.get("/queue").await;
     assert!(page.shows(">Stop refreshing<") && page.body.matches(">Pause").count() == 2, "heading and button");
-    assert!(page.shows("still expires 48 hours after its acceptance"), "{}", page.body);
+    assert!(page.shows("still expires 48 hours after acceptance"), "{}", page.body);
 }
 
 #[tokio::test]

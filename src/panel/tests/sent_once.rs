@@ -68,7 +68,7 @@ async fn a_form_of_a_page_from_before_the_start_is_not_executed() {
     let mut browser = world.owner().await;
     let form = [("name", "shop"), ("scopes", "send"), ("once", "0123456789abcdef-0")];
     let refused = browser.post("/keys", &form).await;
-    assert!(refused.status == 409 && refused.shows("from before the last start"), "{}", refused.body);
+    assert!(refused.status == 409 && refused.shows("was restarted after this page was opened"), "{}", refused.body);
     assert!(world.engine.keys(world.account, PAGE).unwrap().rows.is_empty());
 }
 

@@ -54,6 +54,9 @@ async fn owners_see_the_sessions_of_a_user_and_end_them() {
     assert!(owner.get("/users").await.shows("<span class=\"hint block\">127.0.0.1</span>"));
     let mut viewer = world.user_of(Role::Member).await;
     assert!(!viewer.get("/users").await.shows("127.0.0.1") && !viewer.get(&path).await.shows("Latest sign-ins"));
+    let log = owner.get("/audit").await;
+    assert!(log.between("id=\"sign-ins\"", "</section>").contains("127.0.0.1"), "the latest sign-ins of all users");
+    assert!(!viewer.get("/audit").await.shows("127.0.0.1"));
 }
 
 #[tokio::test]

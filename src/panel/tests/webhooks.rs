@@ -209,7 +209,7 @@ async fn a_rotated_secret_is_shown_once_and_signs_later_attempts() {
     let id = world.endpoint().await;
     let settings = browser.get(&format!("/webhooks/{id}?tab=settings")).await;
     let form = settings.between("id=\"rotate\"", "</section>");
-    let warning = form.find("The old secret ends as soon as you click.").unwrap();
+    let warning = form.find("The old secret stops working as soon as you click.").unwrap();
     assert!(warning < form.find("<button class=\"danger\">Rotate secret").unwrap(), "{form}");
     let rotated = browser.post(&format!("/webhooks/{id}/rotate-secret"), &[]).await;
     let secret = secret_of(&rotated);

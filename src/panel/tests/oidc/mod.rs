@@ -256,7 +256,7 @@ async fn foreign_domains_and_disabled_users_are_refused() {
     let change = crate::engine::users::UserChange { disabled: Some(true), ..Default::default() };
     world.engine.change_user(world.account, user.id, change).await.unwrap();
     let reply = signed_in(&mut world.browser(), &provider).await;
-    assert!(reply.status == 403 && reply.shows("You may not sign in"), "{}", reply.body);
+    assert!(reply.status == 403 && reply.shows("allowed to sign in. Ask an owner"), "{}", reply.body);
     // No user is made for a suspended account.
     let reason = "unpaid".parse().unwrap();
     world.engine.suspend_account(world.account.into(), reason).await.unwrap();

@@ -58,8 +58,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Waits until the pages of the database are verified, which a large database does beside the service. Otherwise its
-    /// CPU time would count for the pages of the panel.
+    /// Waits until the pages of the database are verified. A large database is verified while the service runs, and
+    /// that CPU time would count for the pages of the panel.
     pub(crate) async fn is_verified(&self) -> Outcome<()> {
         let tasks = format!("/proc/{}/task", self.pid());
         loop {

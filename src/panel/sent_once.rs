@@ -65,8 +65,8 @@ pub(super) fn words(why: NotSent, path: &str) -> ErrorText {
     let (title, sentence) = match why {
         NotSent::Outdated => (
             "Page too old",
-            "The service was restarted after this page was opened, or the page is too old. The form was not sent. Open the page \
-             again and repeat the action.",
+            "The service was restarted after this page was opened, or the page is too old. The form was not sent. Open \
+             the page again and repeat the action.",
         ),
         NotSent::Repeated => ("Already done", done_already(path)),
     };
@@ -92,7 +92,8 @@ fn done_already(path: &str) -> &'static str {
              and create another link."
         }
         ["users", _] => {
-            "This action was already performed. The password or link can't be shown again. If you did not save it, create another."
+            "This action was already performed. The password or link can't be shown again. If you did not save it, \
+             create another."
         }
         _ => "This form was already sent. Its result can't be shown again.",
     }

@@ -60,7 +60,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     // Mail and names.
     ("lettre", Only(&["mail"]), "builds MIME; its SMTP client is not used"),
     ("mail-parser", Only(&["mail", "net"]), "parses MIME of other programs"),
-    ("memchr", Only(&["mail"]), "searches for line ends with SIMD"),
+    ("memchr", Only(&["mail", "store"]), "searches for line ends, and texts in stored rows, with SIMD"),
     ("quick-xml", Only(&["mail"]), "parses the XML of DMARC reports as a stream"),
     ("flate2", Only(&["mail", "panel"]), "decompresses DMARC reports as a stream; compresses embedded files"),
     ("hickory-resolver", Only(&["net"]), "DNS with DNSSEC"),

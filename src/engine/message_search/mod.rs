@@ -5,8 +5,6 @@
 //! Every page reads a bounded number of messages and blocks. Then it ends with a position to continue from, even if it
 //! is not full. The newest messages are not in a block yet, and are read one by one.
 
-use memchr::memmem;
-
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::messages::{MessageRecord, transfer};
 use crate::base::id::{AccountId, KeyId, MessageId, Ulid};
@@ -22,7 +20,7 @@ use crate::store::op::message_index::{last_before_version, last_indexed};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
-use crate::store::row::message_head::{MessageHead, TransferHead};
+use crate::store::row::message_head::{MessageHead, TransferHead, has_text};
 use crate::store::row::message_index::{IndexedBlock, METADATA_SINCE};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
@@ -102,11 +100,10 @@ impl MessageFilter {
             && subject_words::has_all(head.subject.unwrap_or_default(), &self.subject_words)
     }
 
-    /// Returns whether the stored bytes of a message contain all wanted values of metadata. A row has its texts as they
-    /// are.
+    /// Returns whether the stored bytes of a message contain all wanted values of metadata.
     fn may_have_values(&self, bytes: &[u8]) -> bool {
         let values = self.metadata.iter().map(|(_, value)| value).chain(&self.metadata_value);
-        values.into_iter().all(|value| memmem::find(bytes, value.as_bytes()).is_some())
+        values.into_iter().all(|value| has_text(bytes, value))
     }
 
     /// Returns whether the conditions on the accepted message hold. Those on its outcome are checked elsewhere.

@@ -119,8 +119,8 @@ impl Shared {
     }
 
     /// Gives the message's timer back once nobody has the message's lease. The timer is due, and would otherwise fire
-    /// repeatedly until then. If an operation ended the message, it has removed the timer. A worker has the lease if the
-    /// clock was set back while it waited: its message then has a new timer.
+    /// repeatedly until then. If an operation ended the message, it has removed the timer. If the clock was set back
+    /// while a worker waited, the worker has the lease, and its message has a new timer.
     pub(super) fn give_back_when_free(self: &Arc<Self>, queued: QueuedMessage) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {

@@ -46,7 +46,7 @@ struct IncomingMessage {
     revoked: Arc<Notify>,
 }
 
-/// How far an account is ahead of the bytes that it should have sent.
+/// Lead of an account over the bytes that it should have sent.
 struct AccountProgress {
     /// Received bytes times [`PERIOD`], minus the reserved bytes times the time for which they were reserved, in bytes
     /// times milliseconds. Negative if the account is behind.

@@ -17,15 +17,12 @@ pub(super) struct Webhooks {
 }
 
 impl Webhooks {
-    /// Creates the rules. In `dev` plain http is permitted, and so are local addresses unless the configuration sets
-    /// networks.
+    /// Creates the rules. In `dev` local addresses are permitted unless the configuration sets networks.
     pub(super) fn of(config: &Config, guard: &Arc<Guard>, names: Arc<dyn HostAddresses>, is_dev: bool) -> Self {
-        if !is_dev {
+        if !is_dev || config.is_set("network.allow") {
             return Self { guard: Arc::clone(guard), names };
         }
         let names = Arc::new(HostsFile::new(HOSTS_FILE.into(), names));
-        let is_set = config.is_set("network.allow");
-        let guard = if is_set { guard.with_plain_http() } else { Guard::of_development() };
-        Self { guard: Arc::new(guard), names }
+        Self { guard: Arc::new(Guard::of_development()), names }
     }
 }

@@ -28,12 +28,6 @@ impl Guard {
         Self { allow: BESIDE.iter().filter_map(|network| network.parse().ok()).collect(), plain_http: true }
     }
 
-    /// Returns the same guard, which also permits plain http.
-    #[must_use]
-    pub fn with_plain_http(&self) -> Self {
-        Self { allow: self.allow.clone(), plain_http: true }
-    }
-
     /// Returns whether plain http is permitted.
     pub const fn permits_plain_http(&self) -> bool {
         self.plain_http

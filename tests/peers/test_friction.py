@@ -3,9 +3,7 @@
 import os
 import re
 import subprocess
-import threading
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -179,25 +177,3 @@ def test_dev_is_ready_once_its_first_account_has_its_key_and_webhooks(tmp_path):
         assert [hook["url"] for hook in answer.json()["data"]] == ["http://127.0.0.1:9/hook"]
     finally:
         stop(server)
-
-
-def test_dev_sends_webhooks_over_plain_http_within_the_networks_that_its_configuration_allows(dev):
-    posted = threading.Event()
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self):  # noqa: N802 (http.server's name)
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.end_headers()
-            posted.set()
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as receiver:
-        threading.Thread(target=receiver.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{receiver.server_port}/hook"
-        server = dev("--webhook", url, config='[network]\nallow = ["127.0.0.0/8"]\n')
-        server.api.accept({"from": "shop@example.test", "to": "ann@example.com", "subject": "s", "text": "t"})
-        assert posted.wait(20)
-        receiver.shutdown()

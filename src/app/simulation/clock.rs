@@ -16,8 +16,8 @@ use crate::machine::service_clock::{ClockHistory, Doubt, Effect, Sample, Service
 const START: Duration = Duration::from_secs(1_700_000_000);
 /// Maximum time between two comparisons of the clocks.
 const COMPARE: Duration = Duration::from_secs(300);
-/// Reads of the clock without the passing of time after which the service works in circles. An hour's mail reads it a
-/// few thousand times at once.
+/// Number of reads of one and the same time after which the service counts as stuck: it repeats work, so that no task
+/// waits and no time passes. The everyday runs stay below it.
 const READS_MAX: u32 = 200_000;
 /// Wait until a time in the far future.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -38,8 +38,9 @@ struct State {
     started: Option<Instant>,
     /// Offset of the wall clock, in milliseconds.
     set_by: i64,
-    /// The last read, and the reads of the same time before it.
+    /// The time that was read last.
     last_read: Duration,
+    /// Number of reads of that time after the first one.
     reads: u32,
 }
 
@@ -83,7 +84,7 @@ impl MachineClocks {
         elapsed
     }
 
-    /// Resolves if the service reads the clock again and again, so that no task waits and no time passes.
+    /// Resolves once the service has read one and the same time [`READS_MAX`] times.
     pub(super) async fn is_stuck(&self) {
         self.0.stuck.notified().await;
     }

@@ -109,7 +109,7 @@ impl MessageFilter {
     /// Returns whether the conditions on the accepted message hold. Those on its outcome are checked elsewhere.
     fn takes(&self, row: &MessageRow) -> bool {
         let same = |wanted: &Option<Address>, address: &Address| {
-            wanted.as_ref().is_none_or(|wanted| wanted.match_key() == address.match_key())
+            wanted.as_ref().is_none_or(|wanted| wanted.matches(address.local(), address.domain().as_str()))
         };
         self.stream.is_none_or(|stream| row.stream == stream)
             && same(&self.to, &row.to)

@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use askama::Template;
 use hyper::StatusCode;
 
+use super::user::SignInLine;
 use crate::base::id::{ChangeId, KeyId};
 use crate::domain::audit::{Action, Actor};
-use crate::domain::sign_in_log::SignIn;
 use crate::domain::user::User;
 use crate::engine::deliveries::DeliveryRecord;
 use crate::engine::listing::{Page, PageRequest};
@@ -19,7 +20,7 @@ use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
 use crate::panel::paging::{self, Paging};
-use crate::panel::timestamp::{Days, Moment, ShortTime};
+use crate::panel::timestamp::{Days, Moment};
 use crate::panel::wording::{capitalized, provider};
 use crate::store::error::StoreError;
 use crate::store::row::audit::AuditRow;
@@ -36,32 +37,11 @@ const USERS: usize = 200;
 struct AuditPage {
     frame: PageFrame,
     /// The latest sign-ins of all users, on the first page of the whole log, if the visitor may see them.
-    sign_ins: Vec<SignInLine>,
+    sign_ins: Vec<(Arc<User>, SignInLine)>,
     lines: Vec<AuditLine>,
     paging: Paging,
     /// Whether only the changes of one object are shown.
     is_filtered: bool,
-}
-
-/// A sign-in of a user.
-struct SignInLine {
-    at: ShortTime,
-    email: String,
-    path: String,
-    address: String,
-    browser: String,
-}
-
-impl SignInLine {
-    fn new(visit: &Visit<'_>, user: &User, sign_in: &SignIn) -> Self {
-        Self {
-            at: visit.moment(sign_in.at).short(visit.now),
-            email: user.email.as_given().to_owned(),
-            path: format!("/users/{}", user.id),
-            address: sign_in.address.clone(),
-            browser: sign_in.browser.clone(),
-        }
-    }
 }
 
 /// A line of the log.
@@ -166,18 +146,19 @@ fn path_of(object: &str) -> Option<String> {
 }
 
 /// Returns the latest sign-ins of the account's users, newest first.
-fn latest_sign_ins(visit: &Visit<'_>) -> Result<Vec<SignInLine>, StoreError> {
+fn latest_sign_ins(visit: &Visit<'_>) -> Result<Vec<(Arc<User>, SignInLine)>, StoreError> {
     let (mut latest, mut before) = (Vec::new(), None);
     loop {
         let page = visit.api.engine.users(visit.account_id(), PageRequest { before, limit: USERS })?;
-        for user in &page.rows {
-            latest.extend(user.sign_ins.newest_first().iter().map(|one| (one.at, SignInLine::new(visit, user, one))));
+        for user in page.rows.into_iter().map(Arc::new) {
+            let own = user.sign_ins.newest_first().iter().take(SIGN_INS).cloned();
+            latest.extend(own.map(|one| (Arc::clone(&user), one)));
         }
-        latest.sort_by_key(|(at, _)| Reverse(*at));
+        latest.sort_by_key(|(_, one)| Reverse(one.at));
         latest.truncate(SIGN_INS);
         before = page.next;
         if before.is_none() {
-            return Ok(latest.into_iter().map(|(_, line)| line).collect());
+            return Ok(latest.into_iter().map(|(user, one)| (user, SignInLine::new(visit, &one))).collect());
         }
     }
 }
@@ -186,7 +167,7 @@ fn latest_sign_ins(visit: &Visit<'_>) -> Result<Vec<SignInLine>, StoreError> {
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
     let query = Form::of_query(&visit.call);
     let page = paging::request::<ChangeId>(&query, ROWS);
-    let page_is_first = page.before.is_none();
+    let is_first = page.before.is_none();
     let (engine, account, object) = (&visit.api.engine, visit.account_id(), query.text("object"));
     let Page { rows, next } = match object {
         "" => engine.audit_log(account, page)?,
@@ -198,9 +179,9 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
         let line = AuditLine::new(&visit, row, &mut keys)?;
         Ok(AuditLine { day: days.begin(&line.at), ..line })
     };
-    let is_first = object.is_empty() && page_is_first && visit.may_send(Need::Change);
+    let shows_sign_ins = is_first && object.is_empty() && visit.may_send(Need::Change);
     let page = AuditPage {
-        sign_ins: if is_first { latest_sign_ins(&visit)? } else { Vec::new() },
+        sign_ins: if shows_sign_ins { latest_sign_ins(&visit)? } else { Vec::new() },
         frame: PageFrame::new(&visit, "Audit log", "/audit")?,
         lines: rows.into_iter().map(line).collect::<Result<_, StoreError>>()?,
         paging: Paging::new::<ChangeId>("/audit", &[("object", object)], &query, next),

@@ -11,6 +11,7 @@ use super::settings::SessionLine;
 use super::users::{NewSecret, ShownSecret, refused};
 use crate::base::id::UserId;
 use crate::domain::alert::Condition;
+use crate::domain::sign_in_log::SignIn;
 use crate::domain::user::{InvalidRole, NewPassword, Role, User};
 use crate::domain::violation::Violations;
 use crate::engine::alerts::listing::{AlertFilter, AlertsOf};
@@ -60,8 +61,22 @@ struct SignIns {
     sessions: Vec<SessionLine>,
     /// Time, and address and browser, of the sign-ins from browsers that were new for the user.
     new_browsers: Vec<(ShortTime, Prose)>,
-    /// Time, address and browser of the latest sign-ins, newest first, also those whose sessions have ended.
-    latest: Vec<(ShortTime, String, String)>,
+    /// The latest sign-ins, newest first, also those whose sessions have ended.
+    latest: Vec<SignInLine>,
+}
+
+/// A sign-in in a table.
+pub(super) struct SignInLine {
+    pub(super) at: ShortTime,
+    pub(super) address: String,
+    pub(super) browser: String,
+}
+
+impl SignInLine {
+    pub(super) fn new(visit: &Visit<'_>, sign_in: &SignIn) -> Self {
+        let SignIn { at, address, browser } = sign_in;
+        Self { at: visit.moment(*at).short(visit.now), address: address.clone(), browser: browser.clone() }
+    }
 }
 
 impl SignIns {
@@ -72,9 +87,7 @@ impl SignIns {
         let read = move || engine.alerts_of(AlertsOf::Account(account), filter, page);
         let alerts = visit.api.engine.blocking(account, read).await??.rows;
         let line = |alert: Alert| (visit.moment(alert.row.opened_at).short(visit.now), visit.prose(&alert.row.seen));
-        let latest = user.sign_ins.newest_first().iter();
-        let latest =
-            latest.map(|one| (visit.moment(one.at).short(visit.now), one.address.clone(), one.browser.clone()));
+        let latest = user.sign_ins.newest_first().iter().map(|one| SignInLine::new(visit, one));
         Ok(Self {
             sessions: SessionLine::list(visit, user.id)?,
             new_browsers: alerts.into_iter().map(line).collect(),

@@ -341,39 +341,48 @@ async fn a_crash_before_a_clock_that_was_ahead_is_followed_expires_nothing() {
     assert!(world.progress(id).1 > 1);
 }
 
+/// A message whose server holds it until the gate opens.
+struct HeldMessage {
+    clocks: Clocks,
+    world: World,
+    gate: Arc<Semaphore>,
+    id: MessageId,
+}
+
+impl HeldMessage {
+    async fn new(behaviour: fn(Arc<Semaphore>) -> Behaviour) -> Self {
+        let clocks = Clocks::new();
+        let world = clocks.world().await;
+        world.net.serve("b.test", &["mx.b.test"]);
+        let gate = Arc::new(Semaphore::new(0));
+        world.net.behave("mx.b.test", behaviour(Arc::clone(&gate)));
+        let id = world.send("u@b.test").await;
+        Self { clocks, world, gate, id }
+    }
+
+    /// Corrects the clock, which gives the message a new timer while its worker still has it, and opens the gate.
+    async fn sends_it_once_after_a_correction(self) {
+        let Self { clocks, world, gate, id } = self;
+        clocks.set_back(5 * DAY);
+        world.engine.settle_clock().await.unwrap();
+        world.engine.accept_clock().await.unwrap();
+        gate.add_permits(10);
+        world.is_delivered(id).await;
+        world.settles().await;
+        assert_eq!(world.net.seen().len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_message_in_transmission_while_the_clock_is_corrected_is_sent_once() {
-    let clocks = Clocks::new();
-    let world = clocks.world().await;
-    world.net.serve("b.test", &["mx.b.test"]);
-    let gate = Arc::new(Semaphore::new(0));
-    world.net.behave("mx.b.test", Behaviour::HoldsDots(Arc::clone(&gate)));
-    let id = world.send("u@b.test").await;
-    world.net.has_seen(1).await;
-    clocks.set_back(5 * DAY);
-    world.engine.settle_clock().await.unwrap();
-    world.engine.accept_clock().await.unwrap();
-    gate.add_permits(10);
-    world.is_delivered(id).await;
-    world.settles().await;
-    assert_eq!(world.net.seen().len(), 1);
+    let held = HeldMessage::new(Behaviour::HoldsDots).await;
+    held.world.net.has_seen(1).await;
+    held.sends_it_once_after_a_correction().await;
 }
 
 #[tokio::test]
 async fn a_message_that_connects_while_the_clock_is_corrected_is_sent_once() {
-    let clocks = Clocks::new();
-    let world = clocks.world().await;
-    world.net.serve("b.test", &["mx.b.test"]);
-    let gate = Arc::new(Semaphore::new(0));
-    world.net.behave("mx.b.test", Behaviour::Greets(Arc::clone(&gate)));
-    let id = world.send("u@b.test").await;
-    world.is_in_hand("mx.b.test").await;
-    clocks.set_back(5 * DAY);
-    world.engine.settle_clock().await.unwrap();
-    world.engine.accept_clock().await.unwrap();
-    // The message has a new timer, and is still with its worker.
-    gate.add_permits(10);
-    world.is_delivered(id).await;
-    world.settles().await;
-    assert_eq!(world.net.seen().len(), 1);
+    let held = HeldMessage::new(Behaviour::Greets).await;
+    held.world.is_in_hand("mx.b.test").await;
+    held.sends_it_once_after_a_correction().await;
 }

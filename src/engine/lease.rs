@@ -39,6 +39,8 @@ pub enum Step {
     Lookup,
     /// Waits until the site takes another connection in this minute.
     Pace,
+    /// Waits until its account may have another connection to the server.
+    Server,
     /// Waits for a connection that it may use.
     Permit,
     /// Opens the connection.
@@ -50,7 +52,8 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 6] = [Self::Lookup, Self::Pace, Self::Permit, Self::Connecting, Self::Sending, Self::Memory];
+    const ALL: [Self; 7] =
+        [Self::Lookup, Self::Pace, Self::Server, Self::Permit, Self::Connecting, Self::Sending, Self::Memory];
 }
 
 /// A worker's handle on its lease: the step that it shows, and the notice that its reservation is revoked.

@@ -12,7 +12,7 @@ use crate::machine::fair_permits::FairLimit;
 
 type Limit<O> = FairLimit<oneshot::Sender<TurnPermit<O>>, O>;
 
-/// The permits. No owner holds more than half of them.
+/// The permits.
 pub(super) struct TurnPermits<O: Copy + Eq + Hash = AccountId>(Arc<Mutex<Limit<O>>>);
 
 /// A permit, released when dropped.
@@ -22,9 +22,18 @@ pub(super) struct TurnPermit<O: Copy + Eq + Hash = AccountId> {
 }
 
 impl<O: Copy + Eq + Hash> TurnPermits<O> {
-    /// Creates `count` permits.
+    /// Creates `count` permits, of which no owner gets more than half.
     pub(super) fn new(count: usize) -> Self {
-        Self(Arc::new(Mutex::new(FairLimit::new(count))))
+        Self::of(FairLimit::new(count))
+    }
+
+    /// Creates `count` permits, of which a single owner may hold all. At most `extra` permits more serve the others.
+    pub(super) fn exceedable(count: usize, extra: usize) -> Self {
+        Self::of(FairLimit::exceedable(count, extra))
+    }
+
+    fn of(limit: Limit<O>) -> Self {
+        Self(Arc::new(Mutex::new(limit)))
     }
 
     fn limit(&self) -> MutexGuard<'_, Limit<O>> {
@@ -43,13 +52,28 @@ impl<O: Copy + Eq + Hash> TurnPermits<O> {
         permit
     }
 
+    /// Reduces the number of permits to at most `count`.
+    pub(super) fn lower(&self, count: usize) {
+        self.limit().lower(count);
+    }
+
+    /// Returns whether a request waits for a permit.
+    pub(super) fn has_waiters(&self) -> bool {
+        self.limit().has_waiters()
+    }
+
+    /// Returns whether nobody else has these permits, holds one of them, or waits for one.
+    pub(super) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// Grants the free permits.
     fn grant(&self) {
         loop {
             let granted = self.limit().grant();
             let Some((owner, waiter)) = granted else { return };
             // If the waiter is gone, dropping the permit returns it.
-            drop(waiter.send(TurnPermit { permits: Self(Arc::clone(&self.0)), owner }));
+            drop(waiter.send(TurnPermit { permits: self.clone(), owner }));
         }
     }
 
@@ -57,6 +81,28 @@ impl<O: Copy + Eq + Hash> TurnPermits<O> {
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.limit().waiting()
+    }
+}
+
+impl<O: Copy + Eq + Hash> Clone for TurnPermits<O> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<O: Copy + Eq + Hash> TurnPermit<O> {
+    /// Transfers the permit to another owner.
+    pub(super) fn lend(&mut self, owner: O) {
+        if owner != self.owner {
+            self.permits.limit().transfer(self.owner, owner);
+            self.owner = owner;
+            self.permits.grant();
+        }
+    }
+
+    /// Returns whether a request waits for such a permit.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.permits.has_waiters()
     }
 }
 

@@ -67,7 +67,7 @@ impl Question<'_> {
             (_, RelayWay::Mx) => {
                 let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain(), self.requester).await;
                 let hosts = hosts.map_err(|failure| AttemptError::Ended(route_failed(&failure, self.shared.now())))?;
-                self.check_servers(&hosts)?;
+                self.check_servers(&hosts).await?;
                 // Each of many servers gets at least one try.
                 let tries = (MAIL_HOSTS_MAX / hosts.len().max(1)).max(1);
                 for host in hosts {
@@ -85,8 +85,11 @@ impl Question<'_> {
 
     /// Refuses servers that the domain has got since its mail joined this queue. Their answers say nothing about the
     /// queue's site, which other domains share. The message is routed again.
-    fn check_servers(&self, hosts: &[MailHost]) -> Result<(), AttemptError> {
-        if hosts.iter().all(|host| self.queue.site.has_server(&host.name, &self.shared.shaping)) {
+    async fn check_servers(&self, hosts: &[MailHost]) -> Result<(), AttemptError> {
+        let servers = self.shared.engine.resolver.mail_exchanges(self.row.to.domain(), self.requester).await;
+        let servers = servers.map_err(|failure| AttemptError::Ended(route_failed(&failure, self.shared.now())))?;
+        let is_listed = |host: &MailHost| servers.binary_search(&host.name).is_ok();
+        if Site::of_servers(&servers, &self.shared.shaping) == self.queue.site && hosts.iter().all(is_listed) {
             return Ok(());
         }
         self.shared.routes.forget(self.row.to.domain());

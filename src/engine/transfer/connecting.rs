@@ -6,9 +6,11 @@ use super::attempt::{AttemptError, RunningAttempt};
 use super::before_mail::NotSentReason;
 use super::candidates::{Candidate, sources_for};
 use super::failed_attempt::{nowhere, unasked};
+use super::permit_classes::ClassPermits;
 use super::pool::PooledConnection;
-use super::site::Site;
+use super::servers::ServerPermits;
 use super::tls_requirements::WithheldReason;
+use crate::base::id::AccountId;
 use crate::domain::event::AttemptFacts;
 use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::lease::Step;
@@ -21,7 +23,7 @@ use crate::smtp::verdict::Verdict;
 /// Result of opening a session.
 pub(super) enum OpenedSession {
     /// The session is open. Its permits for unproven sites must be held until the message's outcome is known.
-    Session(Box<PooledConnection>, [Option<FairPermit>; 2]),
+    Session(Box<PooledConnection>, ClassPermits),
     /// The server, or the route to it, failed.
     Failed(Outcome),
     /// No command was sent to the server.
@@ -34,12 +36,14 @@ impl RunningAttempt<'_> {
     pub(super) async fn renewed(&self, mut kept: PooledConnection) -> Option<PooledConnection> {
         let tls = kept.session.tls().ok().cloned();
         let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
-        let Some(agreed) = renewed.filter(|_| self.shared.connections.lend(&mut kept.place, self.claim(&kept.target)))
+        let Some(agreed) =
+            renewed.filter(|_| self.shared.connections.all.lend(&mut kept.place, self.claim(&kept.target)))
         else {
             kept.leave();
             return None;
         };
         kept.agreed = agreed;
+        kept.servers.lend(self.unsettled.queued.place.account);
         let began = Instant::now();
         let is_reset = match kept.session.reset() {
             Some(reset) => reset.await,
@@ -81,7 +85,7 @@ impl RunningAttempt<'_> {
             tokio::time::sleep(wait).await;
         }
         self.reservation.begins(Step::Permit);
-        let (class, place) = self.places(&mut target).await?;
+        let (servers, class, place) = self.places(&mut target).await?;
         let Some(place) = place else { return Ok(OpenedSession::Decided(nowhere())) };
         self.reservation.begins(Step::Connecting);
         let agreed = self.held.agreement(target.tls.clone());
@@ -90,7 +94,16 @@ impl RunningAttempt<'_> {
         let opened = Instant::now();
         Ok(match connected {
             Ok(session) => {
-                let kept = PooledConnection { target, session, agreed, place, messages: 0, opened, idle_since: opened };
+                let kept = PooledConnection {
+                    target,
+                    session,
+                    agreed,
+                    place,
+                    servers,
+                    messages: 0,
+                    opened,
+                    idle_since: opened,
+                };
                 OpenedSession::Session(Box::new(kept), class)
             }
             Err(outcome) => OpenedSession::Failed(outcome),
@@ -101,49 +114,58 @@ impl RunningAttempt<'_> {
     async fn places(
         &self,
         target: &mut Target,
-    ) -> Result<([Option<FairPermit>; 2], Option<FairPermit>), NotSentReason> {
+    ) -> Result<(ServerPermits, ClassPermits, Option<FairPermit>), NotSentReason> {
         let claim = self.claim(target);
         let places = async {
             let class = self.class(target, claim).await;
-            // A connection kept for other servers of the site may hold the permit.
+            // A connection kept for other servers of the site may hold the permits.
             self.queue.handle(self.shared, Input::Connecting(self.slot));
-            (class, self.shared.connections.take(claim).await)
+            let servers = match claim.site {
+                Some(_) => self.servers(target, claim.account).await?,
+                None => ServerPermits::default(),
+            };
+            self.reservation.begins(Step::Permit);
+            Ok((servers, class, self.shared.connections.all.take(claim).await))
         };
         tokio::select! {
             biased;
-            places = places => Ok(places),
+            places = places => places,
             () = self.queue.is_wanted_by_others(claim.account, self.shared) => Err(NotSentReason::LetsPass),
+        }
+    }
+
+    /// Waits for the server's permits, unless other messages need this one's permits.
+    async fn servers(&self, target: &Target, account: AccountId) -> Result<ServerPermits, NotSentReason> {
+        self.reservation.begins(Step::Server);
+        tokio::select! {
+            biased;
+            permits = self.shared.server_permits(target, account) => Ok(permits),
+            () = self.shared.is_crowded() => Err(NotSentReason::LetsPass),
         }
     }
 
     /// The message's request for a connection to `target`.
     pub(super) fn claim(&self, target: &Target) -> Claim {
-        let is_site = matches!(self.queue.site, Site::Provider(_) | Site::Servers(_));
-        let is_unproven = is_site && matches!(self.queue.trust(self.shared), Trust::New | Trust::Silent);
+        let site = self.queue.site_in_budgets();
+        let is_unproven = site.is_some() && matches!(self.queue.trust(self.shared), Trust::New | Trust::Silent);
         Claim {
             stream: self.row.stream,
             account: self.unsettled.queued.place.account,
-            site: is_site.then_some(self.queue.site_key),
+            site,
             network: is_unproven.then(|| Network::of(target.address.ip())),
             units: 1,
         }
     }
 
-    /// Waits for permits for unproven sites, if this site is not proven. A first attempt at a site is brief. A site
-    /// that was silent gets its full time, with one of few permits.
-    async fn class(&self, target: &mut Target, claim: Claim) -> [Option<FairPermit>; 2] {
-        let shared = self.shared;
-        let silent = match self.queue.trust(self.shared) {
-            Trust::Proven => return [None, None],
-            // Every server gets the brief deadlines of a first attempt, even if an earlier server was silent.
-            Trust::New | Trust::Silent if claim.site.is_some() && self.is_first => {
-                target.deadlines = target.deadlines.of_first_attempt();
-                None
-            }
-            Trust::Silent if claim.site.is_some() => shared.silent.take(claim).await,
-            Trust::New | Trust::Answers | Trust::Silent => None,
-        };
-        [silent, shared.unproven.take(claim).await]
+    /// Waits for the permits of the site's class. A first attempt at a site is brief. A site that was silent gets its
+    /// full time, with one of few permits.
+    async fn class(&self, target: &mut Target, claim: Claim) -> ClassPermits {
+        let trust = self.queue.trust(self.shared);
+        // Every server gets the brief deadlines of a first attempt, even if an earlier server was silent.
+        if self.is_first && claim.site.is_some() && matches!(trust, Trust::New | Trust::Silent) {
+            target.deadlines = target.deadlines.of_first_attempt();
+        }
+        self.shared.connections.class(claim, trust, self.is_first).await
     }
 
     /// Connects from the message's own address, or from another of the relay's if this machine lacks the first.

@@ -38,6 +38,11 @@ impl DestinationQueue {
         Self { id, site_key, relay, site, limits, arrived, changed }
     }
 
+    /// Returns the site in the budgets; `None` if it counts for no site, such as a smarthost.
+    pub(super) fn site_in_budgets(&self) -> Option<u64> {
+        matches!(self.site, Site::Provider(_) | Site::Servers(_)).then_some(self.site_key)
+    }
+
     /// Reports an event to the machine.
     pub(super) fn handle(&self, shared: &Arc<Shared>, input: Input) {
         shared.handle(self.id, input);
@@ -45,8 +50,12 @@ impl DestinationQueue {
 
     /// Reports the end of a started message, and returns the next message for the same worker.
     pub(super) fn end(&self, shared: &Arc<Shared>, input: Input) -> Option<StartedMessage> {
-        let mut decided = DeferredEffects::default();
-        shared.destinations().decide(shared, self.id, input, &mut decided);
+        let (mut destinations, mut decided) = (shared.destinations(), DeferredEffects::default());
+        destinations.decide(shared, self.id, input, &mut decided);
+        if destinations.is_idle_and_wanted(self.id) {
+            destinations.decide(shared, self.id, Input::ConnectionsWanted, &mut decided);
+        }
+        drop(destinations);
         let next = decided.started.pop_front();
         shared.carry_out(decided);
         next

@@ -109,6 +109,13 @@ impl Destinations {
         self.call_keeper(id, shared);
     }
 
+    /// Returns whether the destination keeps a connection for which it has no message, and whose permits other
+    /// messages wait for.
+    pub(super) fn is_idle_and_wanted(&self, id: DestinationId) -> bool {
+        let is_idle = self.scheduler.get(id).is_some_and(|own| own.idle_connections() > 0);
+        is_idle && self.driven.get(&id).is_some_and(|driven| driven.pool.is_wanted())
+    }
+
     /// Starts no further message.
     pub(super) fn stop(&mut self, shared: &Arc<Shared>) -> DeferredEffects {
         let (mut effects, mut decided) = (Vec::new(), DeferredEffects::default());

@@ -80,7 +80,7 @@ impl DestinationQueue {
         let idle = shared.destinations().scheduler.get(self.id).map(Destination::idle_connections);
         self.handle(shared, Input::ConnectionsWanted);
         if idle.is_none_or(|idle| idle == 0) {
-            shared.connections.pass_on();
+            shared.connections.all.pass_on();
         }
     }
 }
@@ -105,7 +105,7 @@ async fn keep(shared: Arc<Shared>, queue: Arc<DestinationQueue>) {
                 queue.close_old(&shared);
                 queue.handle(&shared, Input::TurnCame);
             }
-            () = shared.connections.wanted(), if awaited.is_idle => queue.give_up_idle(&shared),
+            () = shared.connections.all.wanted(), if awaited.is_idle => queue.give_up_idle(&shared),
         }
     }
 }

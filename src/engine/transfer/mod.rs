@@ -19,10 +19,12 @@ mod keeper;
 mod listing;
 mod overflow;
 mod paused;
+mod permit_classes;
 mod pool;
 mod relays;
 mod route_table;
 mod routes;
+mod servers;
 mod settle;
 mod site;
 #[cfg(test)]
@@ -61,13 +63,18 @@ use crate::store::timer_cache::{Alarm, TimerCache};
 use destinations::{DeferredEffects, Destinations};
 use egress_routes::{CaptureRoute, EgressRoutes};
 use overflow::Reader;
+use permit_classes::PermitClasses;
 use relays::{Number, Relays};
 use routes::{Route, Routes};
+use servers::Servers;
 use settle::Unsent;
 use site::Site;
 
 /// Time for which a stop waits for attempts in flight.
 const GRACE: Duration = Duration::from_secs(30);
+/// Number of attempts per permitted connection: as many as use their connections, and as many that look up servers or
+/// wait for a connection.
+const ATTEMPTS_PER_CONNECTION: u32 = 2;
 
 /// Rules for the classification and the rates of transfers.
 #[derive(Clone)]
@@ -91,13 +98,12 @@ pub(super) struct Shared {
     shaping: Arc<Shaping>,
     tls: TlsPolicies,
     leases: Leases,
-    /// Maximum number of connections to mail servers.
-    connections: FairSemaphore,
-    /// Permits for connections to sites that have not accepted a message since their last failure. So any number of
-    /// silent servers leave permits for servers that are known to answer.
-    unproven: FairSemaphore,
-    /// Permits for connections to sites that were silent. They are few.
-    silent: FairSemaphore,
+    /// Permits for connections to each mail server.
+    servers: Servers,
+    /// Permits for attempts. Started messages that wait for one take little memory.
+    attempts: PermitClasses,
+    /// Permits for connections to mail servers.
+    connections: PermitClasses,
     /// Memory for the bodies of messages in flight, in KiB, so that slow servers use a bounded amount.
     bodies: FairSemaphore,
     backlog: Backlog,
@@ -125,7 +131,7 @@ impl Shared {
 
     /// Returns whether a message waits for one of the service's connections.
     fn has_permit_waiters(&self) -> bool {
-        [&self.connections, &self.unproven, &self.silent].into_iter().any(FairSemaphore::has_waiters)
+        self.connections.has_waiters() || self.attempts.has_waiters()
     }
 
     /// Returns the time of both clocks.
@@ -180,9 +186,9 @@ impl Transfers {
             shaping: tables.shaping,
             tls,
             leases: engine.leases.clone(),
-            connections: FairSemaphore::new(connections),
-            unproven: FairSemaphore::of_unproven(connections),
-            silent: FairSemaphore::of_silent(connections),
+            servers: Servers::default(),
+            attempts: PermitClasses::new(connections.saturating_mul(ATTEMPTS_PER_CONNECTION)),
+            connections: PermitClasses::new(connections),
             bodies: FairSemaphore::new(engine.settings.body_kib),
             backlog,
             destinations: Mutex::default(),

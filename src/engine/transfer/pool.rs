@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::servers::ServerPermits;
 use super::tls_requirements::Agreement;
 use crate::engine::fair_semaphore::FairPermit;
 use crate::engine::ports::{Session, Target};
@@ -20,8 +21,10 @@ pub(super) struct PooledConnection {
     pub(super) session: Box<dyn Session>,
     /// The policy that the connection met at the last check.
     pub(super) agreed: Agreement,
-    /// Permit.
+    /// Permit of the service.
     pub(super) place: FairPermit,
+    /// Permits of the server.
+    pub(super) servers: ServerPermits,
     /// Number of messages started on the connection.
     pub(super) messages: u32,
     pub(super) opened: Instant,
@@ -37,11 +40,13 @@ impl PooledConnection {
             && self.session.is_reusable()
     }
 
-    /// Sends QUIT, without waiting for the answer.
+    /// Sends QUIT, without waiting for the answer. Another connection to the server may be opened meanwhile.
     pub(super) fn leave(self) {
+        let Self { session, place, servers, .. } = self;
+        drop(servers);
         tokio::spawn(async move {
-            self.session.quit().await;
-            drop(self.place);
+            session.quit().await;
+            drop(place);
         });
     }
 }
@@ -77,6 +82,11 @@ impl Pool {
     /// Keeps a connection.
     pub(super) fn put(&mut self, kept: PooledConnection) {
         self.0.push_back(kept);
+    }
+
+    /// Returns whether other messages wait for permits of the connections.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.0.iter().any(|kept| kept.servers.are_wanted())
     }
 
     /// Removes the oldest connection.

@@ -112,6 +112,7 @@ impl Transfers {
             Some(Step::Pace) => {
                 return throttled_by(due, None, format!("{site} takes no more connections in this minute."));
             }
+            Some(Step::Server) => return busy(format!("All connections to a server of {site} are in use.")),
             // The message has one of the site's places, and waits for one of the service's connections.
             Some(Step::Permit) => return busy(ALL_IN_USE.to_owned()),
             Some(Step::Connecting) => return busy(format!("A connection to {site} is being opened.")),

@@ -8,12 +8,14 @@ use super::attempt::{Attempt, AttemptEnd, attempt};
 use super::before_mail::NotSentReason;
 use super::destination_queue::DestinationQueue;
 use super::destinations::StartedMessage;
+use super::permit_classes::AttemptPermits;
 use super::settle::{LeasedRows, Unsettled};
 use super::site::Site;
 use crate::domain::event::AttemptFacts;
 use crate::engine::caught_panic::caught;
 use crate::engine::lease::Reservation;
 use crate::engine::relay::RelayWay;
+use crate::machine::budget::Claim;
 use crate::machine::destination::{Input, QueuedMessage, RequestedLimit, Signal, Slot};
 use crate::smtp::transcript::Transcript;
 use crate::store::error::StoreError;
@@ -26,8 +28,26 @@ pub(super) async fn run(shared: Arc<Shared>, first: StartedMessage) {
     let mut next = Some(first);
     while let Some(StartedMessage { queue, slot, queued }) = next {
         let mut running = RunningMessage::new(&shared, &queue, slot);
-        transfer(&mut running, queued).await;
+        match permits(&running, queued).await {
+            // The future is boxed, because a message that waits for its permits should take little memory.
+            Ok(_permits) => Box::pin(transfer(&mut running, queued)).await,
+            Err(NotSentReason::LetsPass) => running.let_pass(),
+            // The message's timer fires again after the restart.
+            Err(_stopping) => {}
+        }
         next = running.next();
+    }
+}
+
+/// Waits for the permits of an attempt. Another account's message for the same site goes first.
+async fn permits(running: &RunningMessage<'_>, queued: QueuedMessage) -> Result<AttemptPermits, NotSentReason> {
+    let RunningMessage { shared, queue, .. } = *running;
+    let claim = Claim { site: queue.site_in_budgets(), ..Claim::single(queued.place.account, queued.stream) };
+    tokio::select! {
+        biased;
+        () = shared.closing() => Err(NotSentReason::Stopping),
+        permits = shared.attempt_permits(queue, claim) => Ok(permits),
+        () = queue.is_wanted_by_others(claim.account, shared) => Err(NotSentReason::LetsPass),
     }
 }
 

@@ -41,6 +41,7 @@ pub use slots::Slot;
 use slots::Slots;
 use spacing::Spacing;
 pub use spill::{Place, Spill, SpillArea};
+pub use turns::EXTRA_MAX;
 use turns::Special;
 pub use view::{Obstacle, View};
 pub use window::Trust;

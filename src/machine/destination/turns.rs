@@ -18,7 +18,7 @@ use crate::domain::stream::Stream;
 /// messages beyond half of the window don't count against other accounts.
 pub(super) const STUCK: Duration = Duration::from_secs(2);
 /// Maximum number of messages beyond the window.
-pub(super) const EXTRA_MAX: usize = 8;
+pub const EXTRA_MAX: usize = 8;
 /// Maximum time of a probe before the next message probes too.
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(60);
 

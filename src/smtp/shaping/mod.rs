@@ -171,12 +171,6 @@ impl Shaping {
         found.map(|provider| provider.name.as_str())
     }
 
-    /// Returns whether the provider of this name runs the server. Another provider may run it, too: the patterns of a
-    /// provider may include those of its regions.
-    pub fn runs(&self, provider: &str, server: &str) -> bool {
-        self.providers.iter().any(|known| known.name == provider && known.runs(server))
-    }
-
     /// Iterates over the names of all providers.
     #[cfg(test)]
     pub(crate) fn provider_names(&self) -> impl Iterator<Item = &str> {

@@ -178,3 +178,87 @@ async fn a_message_overtakes_those_of_an_account_without_free_memory() {
     world.pass(0).await;
     assert_eq!(world.net.seen().iter().filter(|seen| seen.host == "mx.good.test").count(), 11, "and all are sent once");
 }
+
+/// Lets many domains name the server of shared.test: half of them beside a server of their own, half by an alias of its
+/// address. The server holds every message until the semaphore has permits.
+fn name_shared_server(world: &World, domains: usize) -> Arc<Semaphore> {
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.serve("shared.test", &["mx.shared.test"]);
+    world.net.behave("mx.shared.test", Behaviour::Holds(Arc::clone(&gate)));
+    world.net.address("mx.shared.test", &["198.51.100.7"]);
+    for n in 0..domains {
+        let own = format!("mx.names{n}.test");
+        if n % 2 == 0 {
+            world.net.serve(&format!("names{n}.test"), &["mx.shared.test", &own]);
+        } else {
+            world.net.behave(&own, Behaviour::Holds(Arc::clone(&gate)));
+            world.net.address(&own, &["198.51.100.7"]);
+        }
+    }
+    gate
+}
+
+#[tokio::test]
+async fn an_account_whose_domains_name_another_site_s_server_gets_no_more_of_its_connections_than_a_site() {
+    let mut world = World::new().await;
+    let gate = name_shared_server(&world, 20);
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        ids.push(world.send(&format!("u{n}@names{}.test", n % 20)).await);
+    }
+    world.net.has_seen(10).await;
+    let waits = |world: &World| {
+        let details = ids.iter().filter_map(|id| world.message(*id).waiting).map(|wait| wait.detail);
+        details.filter(|detail| detail.starts_with("All connections to a server of mx.")).count()
+    };
+    while waits(&world) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let account = world.account;
+    world.become_another_account().await;
+    world.net.behave("mx.shared.test", Behaviour::Takes);
+    for n in 0..3 {
+        let id = world.send_from("us@other.test", &format!("u{n}@shared.test")).await;
+        world.is_delivered(id).await;
+    }
+    assert_eq!(world.net.seen().len(), 10 + 3, "the first account has no further connection");
+    gate.add_permits(1000);
+    world.account = account;
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.progress(*id).0 == "delivered"));
+}
+
+#[tokio::test]
+async fn messages_that_wait_for_one_server_leave_the_attempts_to_others() {
+    let world = World::new().await;
+    let gate = name_shared_server(&world, 110);
+    for n in 0..110 {
+        world.send(&format!("u@names{n}.test")).await;
+    }
+    world.net.has_seen(10).await;
+    let id = world.send("u@new.test").await;
+    world.is_delivered(id).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 111);
+}
+
+#[tokio::test]
+async fn a_bounded_number_of_attempts_waits_for_connections() {
+    let mut world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    for n in 0..110 {
+        world.net.behave(&format!("mx.holds{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
+        world.send(&format!("u@holds{n}.test")).await;
+    }
+    let connections = world.engine.settings.max_connections;
+    world.net.has_seen(connections * 3 / 4).await;
+    world.become_another_account().await;
+    let id = world.send_from("us@other.test", "u@new.test").await;
+    world.is_delivered(id).await;
+    let leased = world.engine.leases.leased().len();
+    assert!((connections..=connections * 2).contains(&leased), "{leased}");
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 111);
+}

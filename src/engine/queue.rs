@@ -36,6 +36,18 @@ pub struct SiteQueue {
     pub reason: Option<WaitReason>,
 }
 
+/// Names of a site and of the relay that takes mail to it.
+pub type SiteKey = (String, String);
+
+/// A page of the queue, in the order of the sites and relays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueuePage {
+    /// The queues.
+    pub sites: Vec<SiteQueue>,
+    /// The last site, if there are more.
+    pub next: Option<SiteKey>,
+}
+
 /// Queue of one account for one site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountSite {
@@ -106,11 +118,11 @@ pub(super) struct MailAtSite {
 
 /// Source of the queue's contents.
 pub(super) trait QueueView: Send + Sync {
-    /// Returns the whole queue, by site and relay.
+    /// Returns a page of the queue, by site and relay, after the given site.
     ///
     /// # Errors
     /// Fails if the store fails.
-    fn sites(&self) -> Result<Vec<SiteQueue>, StoreError>;
+    fn sites(&self, after: Option<&SiteKey>) -> Result<QueuePage, StoreError>;
 
     /// Returns the queue of one account, from at most `most` of its messages.
     ///
@@ -148,14 +160,14 @@ impl Engine {
         self.queue_view.get().and_then(std::sync::Weak::upgrade)
     }
 
-    /// Returns waiting and in-flight mail by site and relay. It reads every waiting message's row on its own thread, so
-    /// it is meant for an operator and not for polling.
+    /// Returns a page of waiting and in-flight mail by site and relay, after the given site. It reads every waiting
+    /// message's row on its own thread, so it is meant for an operator and not for polling.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub async fn queue(self: &Arc<Self>) -> Result<Vec<SiteQueue>, StoreError> {
-        let Some(view) = self.queue_view() else { return Ok(Vec::new()) };
-        self.blocking(OPERATOR, move || view.sites()).await?
+    pub async fn queue(self: &Arc<Self>, after: Option<SiteKey>) -> Result<QueuePage, StoreError> {
+        let Some(view) = self.queue_view() else { return Ok(QueuePage::default()) };
+        self.blocking(OPERATOR, move || view.sites(after.as_ref())).await?
     }
 
     /// Returns the queue of an account. Reads at most `most` of its messages, so that the cost of a long queue is

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
+use url::form_urlencoded;
 
 use super::args::{
     AccountArgs, AccountCommand, AccountScoped, ClockArgs, ClockCommand, DaemonArgs, DomainCommand, KeyCommand,
@@ -151,7 +152,13 @@ pub(super) fn domain(
 /// `postrider queue ...`.
 pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, EarlyExit> {
     let (ask, shape) = match args.command {
-        QueueCommand::List => (Ask::get("list the queue", "/v1/queue", None), Shape::Queue),
+        QueueCommand::List { cursor } => {
+            let query = |cursor: String| {
+                form_urlencoded::Serializer::for_suffix("?".to_owned(), 1).append_pair("cursor", &cursor).finish()
+            };
+            let path = format!("/v1/queue{}", cursor.map(query).unwrap_or_default());
+            (Ask::get("list the queue", path, None), Shape::Queue)
+        }
         QueueCommand::Release => (Ask::post("release the queue", "/v1/queue/release", None, None), Shape::Released),
         QueueCommand::Pause(of) => return of_site(args.daemon, of, ("pause the site", "pause"), json, console),
         QueueCommand::Resume(of) => return of_site(args.daemon, of, ("resume the site", "resume"), json, console),

@@ -221,8 +221,12 @@ pub(super) struct QueueArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum QueueCommand {
-    /// List queued and in-flight mail by receiving site.
-    List,
+    /// List queued and in-flight mail by receiving site, at most 10,000 sites at a time.
+    List {
+        /// The next_cursor of the previous page.
+        #[arg(long)]
+        cursor: Option<String>,
+    },
     /// Release the queues of a restored store: the mail that was queued when the backup was taken is sent.
     Release,
     /// Pause an account's mail for a site or a recipient domain until it is resumed.

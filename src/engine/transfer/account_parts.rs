@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Transfers;
-use super::listing::{Key, Names};
+use super::listing::Names;
 use super::relays::Number;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 use crate::domain::site_name::SiteName;
-use crate::engine::queue::PausedDomain;
+use crate::engine::queue::{PausedDomain, SiteKey};
 use crate::store::error::StoreError;
 use crate::store::read::{Read, sound};
 use crate::store::row::message::MessageRow;
@@ -64,9 +64,9 @@ pub(super) struct Parts<'a> {
     snapshot: &'a Snapshot,
     account: AccountId,
     pauses: &'a Pauses,
-    found: Vec<(Key, Part)>,
+    found: Vec<(SiteKey, Part)>,
     /// Places of the parts.
-    places: HashMap<Key, usize>,
+    places: HashMap<SiteKey, usize>,
     /// Places of the parts by domain and relay, where all mail of a domain goes one way.
     known: HashMap<String, BTreeMap<Number, usize>>,
 }
@@ -101,7 +101,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns the parts with their sites and relays.
-    pub(super) fn into_sorted(self) -> Vec<(Key, Part)> {
+    pub(super) fn into_sorted(self) -> Vec<(SiteKey, Part)> {
         let mut found = self.found;
         found.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
         found

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Transfers;
 use super::account_parts::{Part, Parts, Pauses};
+use super::listed_sites::ListedSites;
 use super::relays::Number;
 use super::site::Site;
 use crate::base::id::{AccountId, MessageId};
@@ -18,7 +19,7 @@ use crate::domain::stream::Stream;
 use crate::engine::listing::last_id;
 use crate::engine::messages::MessageRecord;
 use crate::engine::pauses::pauses;
-use crate::engine::queue::{AccountQueue, AccountSite, MailAtSite, QueueView, SiteQueue};
+use crate::engine::queue::{AccountQueue, AccountSite, MailAtSite, QueuePage, QueueView, SiteKey};
 use crate::engine::relay::RelayWay;
 use crate::engine::wait_reason::Wait;
 use crate::machine::destination::Input;
@@ -32,17 +33,19 @@ use crate::store::timer::{Timer, TimerKind};
 const PAGE: usize = 4_096;
 /// Maximum number of snapshots that are read for the messages of one site.
 const PAGES_MAX: usize = 64;
+/// Maximum number of sites of one page of the queue.
+const SITES_MAX: usize = 10_000;
+/// Number of names after which those that were looked up are forgotten.
+const NAMES_MAX: usize = 65_536;
 
-/// Names of a site and of the relay that takes mail to it.
-pub(super) type Key = (String, String);
 /// Names of sites that were looked up already.
 pub(super) type Names = HashMap<(Number, DomainName), String>;
 
 impl QueueView for Transfers {
-    fn sites(&self) -> Result<Vec<SiteQueue>, StoreError> {
-        let mut found: BTreeMap<Key, SiteQueue> = BTreeMap::new();
+    fn sites(&self, after: Option<&SiteKey>) -> Result<QueuePage, StoreError> {
+        let mut found = ListedSites::new(after, SITES_MAX);
         let hold = self.shared.engine.store.restore_hold()?;
-        let (mut names, mut next_of) = (Names::new(), BTreeMap::<Key, (bool, Timer)>::new());
+        let (mut names, mut next_of) = (Names::new(), BTreeMap::<SiteKey, (bool, Timer)>::new());
         let mut from = Vec::new();
         loop {
             let snapshot = self.shared.engine.store.snapshot()?;
@@ -51,30 +54,35 @@ impl QueueView for Transfers {
                 let key = schema::message(timer.account, MessageId(timer.id));
                 if let Some(row) = snapshot.sound_row::<MessageRow>(&key)? {
                     let way = self.way_of(self.first_relay(row.stream, MessageId(timer.id)), &row.to, &mut names);
-                    let entry = found.entry(way.clone()).or_insert_with(|| empty(way));
+                    let Some(entry) = found.entry(&way) else { continue };
                     entry.waiting += 1;
                     // Mail on hold has no next attempt.
                     let is_held = hold.is_some_and(|restored| restored.holds(&timer));
                     if !is_held {
                         entry.next_at = Some(entry.next_at.map_or(timer.due, |next| next.min(timer.due)));
                     }
-                    let next = next_of.entry((entry.site.clone(), entry.relay.clone())).or_insert((is_held, timer));
+                    let next = next_of.entry(way).or_insert((is_held, timer));
                     *next = (*next).min((is_held, timer));
                 }
+            }
+            // The names and timers of sites beyond the page are not kept.
+            next_of.retain(|key, _| found.get_mut(key).is_some());
+            if names.len() > NAMES_MAX {
+                names.clear();
             }
             let Some(last) = keys.last().filter(|_| keys.len() == PAGE) else { break };
             from = [last, &[0][..]].concat();
         }
         self.add_destinations(&mut found, self.shared.now());
         for (key, (_, timer)) in next_of {
+            let Some(queue) = found.get_mut(&key) else { continue };
             let next = self.shared.engine.message(timer.account, MessageId(timer.id))?;
             let reason = next.and_then(|record| record.waiting).map(|wait| wait.reason);
-            found.entry(key).and_modify(|queue| queue.reason = reason.filter(|_| queue.waiting > 0));
+            queue.reason = reason.filter(|_| queue.waiting > 0);
         }
-        Ok(found
-            .into_values()
-            .filter(|queue| queue.waiting + queue.in_flight > 0 || queue.held_until.is_some())
-            .collect())
+        let (mut sites, next) = found.into_page();
+        sites.retain(|queue| queue.waiting + queue.in_flight > 0 || queue.held_until.is_some());
+        Ok(QueuePage { sites, next })
     }
 
     fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
@@ -190,7 +198,7 @@ impl Transfers {
 
     /// Returns the names of a relay and of the site to which it takes mail for a recipient: the domain's name, if the
     /// site is unknown.
-    pub(super) fn way_of(&self, relay: Number, to: &Address, names: &mut Names) -> Key {
+    pub(super) fn way_of(&self, relay: Number, to: &Address, names: &mut Names) -> SiteKey {
         let (number, relay) = (relay, self.shared.relays.relay(relay));
         let capture = self.shared.capture.as_ref().and_then(|route| route(to));
         let site = match (capture, &relay.way) {
@@ -207,7 +215,7 @@ impl Transfers {
     }
 
     /// Returns the throttled sites, each with the end of its throttling.
-    fn throttled_sites(&self, now: Timestamp) -> HashMap<Key, Timestamp> {
+    fn throttled_sites(&self, now: Timestamp) -> HashMap<SiteKey, Timestamp> {
         let destinations = self.shared.destinations();
         let held = destinations.iter().filter_map(|(queue, destination)| {
             let relay = self.shared.relays.relay(queue.relay).name.to_string();
@@ -218,10 +226,10 @@ impl Transfers {
 
     /// Adds the state of the destination queues. Messages in flight still have their timers, so they were counted as
     /// waiting.
-    fn add_destinations(&self, found: &mut BTreeMap<Key, SiteQueue>, now: Timestamp) {
+    fn add_destinations(&self, found: &mut ListedSites<'_>, now: Timestamp) {
         for (queue, destination) in self.shared.destinations().iter() {
             let (relay, site) = (self.shared.relays.relay(queue.relay).name.to_string(), named(&queue.site));
-            let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty((site, relay)));
+            let Some(entry) = found.entry(&(site, relay)) else { continue };
             let view = destination.view(now);
             entry.in_flight = view.in_flight as u64;
             entry.waiting = entry.waiting.saturating_sub(entry.in_flight);
@@ -239,17 +247,4 @@ fn is_transfer(timer: &Timer) -> bool {
 
 fn named(site: &Site) -> String {
     site.name().into_owned()
-}
-
-fn empty((site, relay): Key) -> SiteQueue {
-    SiteQueue {
-        site,
-        relay,
-        waiting: 0,
-        in_flight: 0,
-        next_at: None,
-        held_until: None,
-        last_answer: None,
-        reason: None,
-    }
 }

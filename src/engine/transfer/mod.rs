@@ -16,6 +16,7 @@ mod destinations;
 pub(super) mod egress_routes;
 mod failed_attempt;
 mod keeper;
+mod listed_sites;
 mod listing;
 mod overflow;
 mod paused;

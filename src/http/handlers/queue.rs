@@ -4,11 +4,13 @@ use hyper::StatusCode;
 use serde_json::json;
 
 use super::users::account;
-use crate::base::id::AccountId;
+use crate::base::cursor::{Cursor, InvalidCursor};
+use crate::base::id::{AccountId, Ulid};
 use crate::domain::fields::Fields;
 use crate::domain::site_name::SiteName;
 use crate::domain::violation::Violations;
 use crate::engine::audit::Behalf;
+use crate::engine::queue::{QueuePage, SiteKey};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
@@ -18,18 +20,36 @@ use crate::store::error::OpError;
 use crate::store::op::NotFound;
 use crate::store::op::pause::{PAUSES_MAX, TooManyPauses};
 
-/// `GET /v1/queue`: every site with waiting or active messages, on one page. If the queues of a restored store are on
-/// hold, the page says so.
+/// Name of the list in cursors.
+const LIST: &str = "queue";
+
+/// `GET /v1/queue`: the sites with waiting or active messages, in pages of several thousand. If the queues of a
+/// restored store are on hold, the page says so.
 pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    call.no_query()?;
+    let mut violations = Violations::new();
+    let query = call.query(&["cursor"], &mut violations);
+    let cursor = query.get("cursor").and_then(|text| violations.check("cursor", place(text)));
+    let after = violations.or(|| Some(cursor))?;
     let on_hold = api.engine.restore_hold().await?;
-    let sites = api.engine.queue().await?;
+    let QueuePage { sites, next } = api.engine.queue(after).await?;
     let data: Vec<_> = sites.iter().map(SiteQueueView::new).collect();
-    let mut page = json!({ "data": data, "next_cursor": null });
+    let mut page = json!({ "data": data, "next_cursor": next.map(cursor_of) });
     if let Some((backup_at, on_hold)) = on_hold {
         page["standstill"] = json!(RestoreHoldView::new(backup_at, on_hold));
     }
     Ok(Answer::json(StatusCode::OK, &page))
+}
+
+/// Returns the cursor for the sites after this one. Its filters are the place in the list.
+fn cursor_of((site, relay): SiteKey) -> String {
+    let filters = vec![("relay".to_owned(), relay), ("site".to_owned(), site)];
+    Cursor::new(LIST, AccountId::default(), Ulid::default(), filters).encode()
+}
+
+fn place(cursor: &str) -> Result<SiteKey, InvalidCursor> {
+    let cursor = Cursor::decode(cursor, LIST, AccountId::default(), &[])?;
+    let [(_, relay), (_, site)]: [_; 2] = cursor.filters.try_into().map_err(|_| InvalidCursor)?;
+    Ok((site, relay))
 }
 
 /// `POST /v1/queue/release`: releases the queues of a restored store.
@@ -82,4 +102,16 @@ pub(in crate::http) async fn try_now(api: &Api, call: Call<()>) -> Result<Answer
     let tried = api.engine.try_site(Behalf::operator(account), site.clone()).await?;
     let view = TriedView { site: site.as_str(), messages: tried.messages, more: tried.is_cut };
     Ok(Answer::json(StatusCode::OK, &view))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_continues_after_its_site() {
+        let key = ("mx1.host.example,mx2.host.example".to_owned(), "direct".to_owned());
+        assert_eq!(place(&cursor_of(key.clone())), Ok(key));
+        assert_eq!(place("x"), Err(InvalidCursor));
+    }
 }

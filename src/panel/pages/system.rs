@@ -11,7 +11,7 @@ use crate::base::time::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alerts::record::Alert;
 use crate::engine::blocking::OPERATOR;
-use crate::engine::queue::SiteQueue;
+use crate::engine::queue::{QueuePage, SiteQueue};
 use crate::engine::store_size::Growth;
 use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
@@ -154,7 +154,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let own = std::sync::Arc::clone(engine);
     let measured = engine.blocking(OPERATOR, move || measure(&own)).await??;
     let sources = visit.api.status.get();
-    let mut sites = engine.queue().await?;
+    let QueuePage { mut sites, next } = engine.queue(None).await?;
     sites.sort_by_key(|site| std::cmp::Reverse((site.waiting, site.in_flight)));
     let done = match Form::of_query(&visit.call).text("done") {
         "checked" => Some("Checks finished."),
@@ -178,7 +178,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         alerts: measured.alerts.into_iter().map(|alert| SystemAlert::new(&visit, alert)).collect(),
         replication: ReplicationState::of(&visit),
         limits: sources.map(|sources| limits(&visit, sources)).unwrap_or_default(),
-        is_cut: sites.len() > SITES,
+        is_cut: sites.len() > SITES || next.is_some(),
         sites: sites.into_iter().take(SITES).map(|site| site_line(&visit, site)).collect(),
         log: sources.map(|sources| log(&visit, (sources.last_errors)())).unwrap_or_default(),
     };

@@ -45,7 +45,7 @@ async fn domains_of_one_host_or_provider_share_a_window() {
     gate.add_permits(1000);
     world.pass(0).await;
     assert_eq!(world.net.seen().len(), 16);
-    assert_eq!(world.engine.queue().await.unwrap(), [], "nothing waits any more");
+    assert_eq!(world.engine.queue(None).await.unwrap().sites, [], "nothing waits any more");
 }
 
 #[tokio::test]

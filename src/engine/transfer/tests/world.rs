@@ -331,7 +331,7 @@ impl World {
 
     /// Returns the queue's row for `site`.
     pub(super) async fn queue(&self, site: &str) -> Option<SiteQueue> {
-        self.engine.queue().await.unwrap().into_iter().find(|queue| queue.site == site)
+        self.engine.queue(None).await.unwrap().sites.into_iter().find(|queue| queue.site == site)
     }
 }
 

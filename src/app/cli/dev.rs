@@ -19,6 +19,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::network::Network;
 use crate::domain::stream::Stream;
 use crate::domain::webhook_url::WebhookUrl;
+use crate::net::network_guard::Guard;
 
 /// Length of a webhook secret after its prefix, in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
@@ -153,7 +154,7 @@ fn options(args: DevArgs, json: bool, environment: &Environment) -> Result<DevOp
         api_key: given.text(args.api_key, "--api-key", "API_KEY", api_key)?,
         domains: domains.into_iter().flatten().collect(),
         any_domain,
-        webhooks: given.text(args.webhook, "--webhook", "WEBHOOK", webhooks)?.unwrap_or_default(),
+        webhooks: given.text(args.webhook, "--webhook", "WEBHOOK", |text| webhooks(text, &config))?.unwrap_or_default(),
         webhook_secret: given.text(args.webhook_secret, "--webhook-secret", "WEBHOOK_SECRET", webhook_secret)?,
         config,
     })
@@ -231,8 +232,16 @@ fn domains(text: &str) -> Result<Vec<Option<(DomainName, Stream)>>, String> {
     items(text).map(domain).collect()
 }
 
-fn webhooks(text: &str) -> Result<Vec<WebhookUrl>, String> {
-    let url = |item| WebhookUrl::parse_local(item, |_| true).map_err(|fault| format!("{item}: {fault}"));
+/// Parses the webhooks. With `network.allow`, the same URLs are allowed as in `serve`.
+fn webhooks(text: &str, config: &Config) -> Result<Vec<WebhookUrl>, String> {
+    let is_restricted = config.is_set("network.allow");
+    let guard = Guard::new(config.network.allow.clone());
+    let url = |item| match is_restricted {
+        true => WebhookUrl::parse(item, |address| guard.permits(address)).map_err(|fault| {
+            format!("{item}: {fault}; only without `network.allow`, dev allows plain http and private addresses")
+        }),
+        false => WebhookUrl::parse_local(item, |_| true).map_err(|fault| format!("{item}: {fault}")),
+    };
     items(text).map(url).collect()
 }
 
@@ -300,6 +309,18 @@ mod tests {
         assert_eq!(options.config.http.listen, ["127.0.0.1:9000".parse().unwrap()]);
         assert!(options.any_domain && options.domains.is_empty() && options.allow.len() == 1);
         assert_eq!(options.data_dir, Some("/other".into()));
+    }
+
+    #[test]
+    fn webhooks_follow_the_networks_that_a_configuration_allows() {
+        let networks = [("NETWORK__ALLOW", "127.0.0.0/8")];
+        let https = read("--webhook https://127.0.0.1:3000/hook,https://hooks.example/", &networks).unwrap();
+        assert_eq!(https.webhooks.len(), 2);
+        for url in ["http://127.0.0.1:3000/hook", "https://10.0.0.1/hook"] {
+            let said = read(&format!("--webhook {url}"), &networks).unwrap_err();
+            assert!(said.contains(&format!("--webhook: {url}: must ")) && said.contains("`network.allow`"), "{said}");
+            assert!(read(&format!("--webhook {url}"), &[]).is_ok());
+        }
     }
 
     #[test]

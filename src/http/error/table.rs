@@ -117,7 +117,7 @@ impl ApiError {
                 row(503, "storage_failed", "The service can't write to its disk. Try again later.").after(10)
             }
             Self::Overloaded => row(503, "overloaded", "The service is overloaded. Try again shortly.").after(1),
-            Self::ShuttingDown => row(503, "shutting_down", "The service is restarting. Try again shortly.").after(5),
+            Self::ShuttingDown => row(503, "shutting_down", "The service is starting or stopping. Try again.").after(5),
             Self::ReplicaUnavailable => row(503, "replica_unavailable", sentence::UNAVAILABLE).after(5),
             Self::ReplicaInDoubt => row(503, "replica_unavailable", sentence::IN_DOUBT).after(5),
         }

@@ -1,9 +1,12 @@
 //! Sender reputation of the account in sentences: the verdict on the overview, and remedies. The same state machine
 //! serves `GET /v1/me` and the log.
 
+use jiff::tz::TimeZone;
+
 use super::chart::percent;
 use super::components::{Badge, grouped};
 use super::paging;
+use super::search::typed;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::reputation::Reputation;
@@ -50,7 +53,7 @@ pub(super) struct AccountReputation {
 
 impl AccountReputation {
     /// Describes levels and rates at `now`.
-    pub(super) fn new(reputation: &Reputation, now: Timestamp) -> Self {
+    pub(super) fn new(reputation: &Reputation, now: Timestamp, zone: &TimeZone) -> Self {
         let mut found = Vec::new();
         let mut lines = Vec::new();
         for stream in Stream::ALL {
@@ -64,7 +67,7 @@ impl AccountReputation {
             {
                 let rates = [of_day, of_week].map(|counts| counts.figures().rate(measure));
                 lines.push(line(stream, measure, level, rates));
-                let windows = [Window { hours: *day_hours, now }, Window { hours: *week_hours, now }];
+                let windows = [*day_hours, *week_hours].map(|hours| Window { hours, now, zone });
                 let worst = windows.into_iter().zip(rates).max_by_key(|(_, rate)| rate.millionths());
                 let finding = worst.and_then(|worst| finding(stream, measure, level, worst));
                 found.extend(finding.map(|finding| (level, finding)));
@@ -122,12 +125,13 @@ fn rate_text(rate: Rate) -> String {
 
 /// The hours up to now that a rate covers.
 #[derive(Clone, Copy)]
-struct Window {
+struct Window<'z> {
     hours: u32,
     now: Timestamp,
+    zone: &'z TimeZone,
 }
 
-impl Window {
+impl Window<'_> {
     fn words(self) -> &'static str {
         if self.hours > 24 { "7 days" } else { "24 hours" }
     }
@@ -136,13 +140,13 @@ impl Window {
     fn messages(self, stream: Stream, status: Status) -> String {
         let hour = self.now.as_millis() / HOUR_MS;
         let from = Timestamp::from_millis((hour + 1).saturating_sub(self.hours.into()) * HOUR_MS);
-        let search = format!("after:{from}");
+        let search = format!("after:{}", typed(from, self.zone));
         let query = [("q", search.as_str()), ("status", status.as_str()), ("stream", stream.as_str())];
         paging::address("/messages", &query)
     }
 }
 
-fn finding(stream: Stream, measure: Measure, level: Level, (window, rate): (Window, Rate)) -> Option<Finding> {
+fn finding(stream: Stream, measure: Measure, level: Level, (window, rate): (Window<'_>, Rate)) -> Option<Finding> {
     let (rate, period) = (rate_text(rate), window.words());
     let (what, from, advice, status) = match measure {
         Measure::Bounces => (

@@ -43,6 +43,13 @@ impl Moment {
         zoned(self.at, &self.zone).strftime("%Y-%m-%d").to_string()
     }
 
+    /// Returns the time without the zone: `2026-11-20T16:04`, with the seconds if they are not zero.
+    pub(super) fn local(&self) -> String {
+        let zoned = zoned(self.at, &self.zone);
+        let form = if zoned.second() == 0 { "%Y-%m-%dT%H:%M" } else { "%Y-%m-%dT%H:%M:%S" };
+        zoned.strftime(form).to_string()
+    }
+
     /// Returns the zone's name at this time: `CET`.
     pub(super) fn zone_name(&self) -> String {
         zoned(self.at, &self.zone).strftime("%Z").to_string()

@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 use super::chart::{Bar, Chart, Column, Heading, Rates, percent};
 use super::components::grouped;
 use super::paging;
+use super::search::typed;
 use super::timestamp::{Moment, lasted, start_of_day};
 use super::wording::provider;
 use crate::base::time::Timestamp;
@@ -69,7 +70,7 @@ impl Span {
     pub(super) fn search(self, now: Timestamp, zone: &TimeZone) -> String {
         let from = self.question(now, zone, None).from;
         match self.step() {
-            Step::Hour => format!("after:{}", hour_text(from)),
+            Step::Hour => format!("after:{}", hour_text(from, zone)),
             Step::Day => format!("after:{}", Moment::new(from + DAY / 2, zone.clone()).date()),
         }
     }
@@ -217,7 +218,7 @@ fn rolling(before: &Outcomes, outcomes: &Outcomes, steps_of_week: usize) -> Vec<
 fn link(at: Timestamp, span: Span, zone: &TimeZone, links: Links) -> Option<String> {
     let Links::Messages(stream) = links else { return None };
     let search = match span.step() {
-        Step::Hour => format!("after:{} before:{}", hour_text(at), hour_text(at + HOUR)),
+        Step::Hour => format!("after:{} before:{}", hour_text(at, zone), hour_text(at + HOUR, zone)),
         Step::Day => {
             let day = |at: Timestamp| Moment::new(at, zone.clone()).date();
             format!("after:{} before:{}", day(at + DAY / 2), day(at + DAY + DAY / 2))
@@ -228,8 +229,8 @@ fn link(at: Timestamp, span: Span, zone: &TimeZone, links: Links) -> Option<Stri
 }
 
 /// Returns the start of an hour in the format of the search.
-fn hour_text(at: Timestamp) -> String {
-    Timestamp::from_millis(at.as_millis() / 3_600_000 * 3_600_000).to_string()
+fn hour_text(at: Timestamp, zone: &TimeZone) -> String {
+    typed(Timestamp::from_millis(at.as_millis() / 3_600_000 * 3_600_000), zone)
 }
 
 fn words_of_rate(rate: Rate) -> String {
@@ -371,7 +372,7 @@ mod tests {
         let day = to(Span::Week, Links::Messages(None)).unwrap();
         assert_eq!(day, "/messages?q=after%3A2026-10-22+before%3A2026-10-23");
         let hour = to(Span::Day, Links::Messages(Some(Stream::Marketing))).unwrap();
-        assert!(hour.starts_with("/messages?q=after%3A2026-10-21T22%3A00%3A00.000%2B00%3A00+before%3A"), "{hour}");
+        assert!(hour.starts_with("/messages?q=after%3A2026-10-22T00%3A00+before%3A2026-10-22T01%3A00"), "{hour}");
         assert!(hour.ends_with("&amp;stream=marketing") && to(Span::Day, Links::None).is_none());
     }
 }

@@ -71,7 +71,7 @@ fn sentence(field: &str, error: &str) -> String {
         Some(("is", rest)) if rest.starts_with("required") => format!("{subject} is missing; enter a value{end}"),
         Some(("must", _)) if field == "after" && error.contains("30 days before") => EXPORT_SPAN.to_owned(),
         Some(("must", _)) if matches!(field, "after" | "before") && error.contains("ISO 8601") => {
-            format!("{subject} must be a day such as 2026-11-20, or a time such as 2026-11-20T15:04:05+00:00.")
+            format!("{subject} must be a day such as 2026-11-20, or a time such as 2026-11-20T15:04.")
         }
         Some(("must" | "is" | "needs" | "has" | "makes" | "repeats", _)) => format!("{subject} {error}{end}"),
         _ => format!("{}{end}", capitalized(error)),

@@ -109,7 +109,7 @@ fn written(
         facts: facts(visit, account)?,
         created_at: visit.detail(account.created_at),
         usage: Trend::new(&before, &outcomes, Span::Month, &zone, Links::None),
-        rates: AccountReputation::new(&engine.reputation(account.id)?, visit.now).lines,
+        rates: AccountReputation::new(&engine.reputation(account.id)?, visit.now, &zone).lines,
         has_owner: users.iter().any(|(role, count)| *role == Role::Owner && *count > 0),
         users,
         form: typed.form,

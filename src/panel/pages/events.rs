@@ -26,7 +26,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::search::moment;
+use crate::panel::search::{TimeField, moment};
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
@@ -37,6 +37,9 @@ struct EventsPage {
     frame: PageFrame,
     asked: TypedFilters,
     kinds: [EventType; 9],
+    /// Fields of the first day or time, and of the end.
+    after: TimeField,
+    before: TimeField,
     faults: Vec<String>,
     lines: Vec<EventLine>,
     newer: Option<String>,
@@ -106,6 +109,11 @@ impl TypedFilters {
 
 /// `GET /events`.
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError> {
+    written(&visit, StatusCode::OK, None)
+}
+
+/// Renders the list, with the reasons for which an export was refused.
+fn written(visit: &Visit<'_>, status: StatusCode, refused: Option<Violations>) -> Result<Answer, PageError> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
     let query = Form::of_query(&visit.call);
     let asked = TypedFilters::of(&query);
@@ -130,9 +138,11 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
     let is_newest = !has_newer && asked.after.is_empty() && asked.before.is_empty() && filter.is_some();
     let public_url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
     let page = EventsPage {
-        frame: PageFrame::new(&visit, "Events", "/events")?,
+        frame: PageFrame::new(visit, "Events", "/events")?,
         kinds: EventType::ALL,
-        faults: FormErrors::from(violations).all(),
+        after: TimeField::new(&asked.after, &zone),
+        before: TimeField::new(&asked.before, &zone),
+        faults: FormErrors::from(refused.unwrap_or(violations)).all(),
         newer: has_newer.then(|| to("newer", first)),
         older: has_older.then(|| to("older", last)),
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
@@ -140,7 +150,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
         lines: EventLine::list(events, &zone, visit.now),
         asked,
     };
-    html::page(StatusCode::OK, &page)
+    html::page(status, &page)
 }
 
 /// `GET /events/export`: the events that match the filters, as a file.
@@ -149,6 +159,9 @@ pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, PageErr
     let (query, zone) = (Form::of_query(&visit.call), visit.account.time_zone.zone());
     let filter = TypedFilters::of(&query).filter(&zone, &mut violations);
     let filter = filter.map(|filter| of_events(&visit.api.engine, filter, &mut violations));
+    if !violations.is_empty() {
+        return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, Some(violations));
+    }
     export_of(&visit, &query, filter, violations).await
 }
 

@@ -5,19 +5,19 @@ use hyper::StatusCode;
 use jiff::tz::TimeZone;
 use url::form_urlencoded;
 
+use super::found_messages::{FoundMessages, instead, look, others};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
-use crate::domain::address::Address;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::exports::ExportFilter;
-use crate::engine::listing::{Page, PageRequest};
-use crate::engine::messages::{MessageFilter, MessageRecord};
+use crate::engine::listing::Page;
+use crate::engine::messages::MessageRecord;
 use crate::engine::wait_reason::WaitReason;
 use crate::http::answer::Answer;
 use crate::http::handlers::exports::of_messages;
 use crate::machine::transfer::Status;
-use crate::panel::components::{Badge, Choice, FormErrors, excerpt};
+use crate::panel::components::{Badge, Choice, excerpt};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
@@ -25,13 +25,13 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::pages::saved_searches::{RefusedName, SavedSearches};
 use crate::panel::pages::{events, metadata_values, recipient_offers};
-use crate::panel::search::{Search, Term, with_times};
+use crate::panel::search::{Search, Term, TimeField, in_words, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
 use crate::panel::wording::{EXPORT_SPAN, capitalized};
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
-const ROWS: usize = 40;
+pub(super) const ROWS: usize = 40;
 
 #[derive(Template)]
 #[template(path = "messages.html")]
@@ -47,6 +47,9 @@ struct MessagesPage {
     /// Values of the status field.
     statuses: Vec<(&'static str, String)>,
     streams: [Stream; 2],
+    /// Fields of the first day or time, and of the end.
+    after: TimeField,
+    before: TimeField,
     lines: Vec<MessageLine>,
     newer: Option<String>,
     older: Option<String>,
@@ -65,8 +68,6 @@ struct MessagesPage {
     metadata_values: Vec<(String, String)>,
     /// Searches for recipients whose addresses contain the typed word, if nothing else matches it.
     recipients: Vec<(String, String)>,
-    /// The typed word, if it can be the part of an address before the @.
-    local_part: Option<String>,
 }
 
 /// A message in a list.
@@ -162,20 +163,22 @@ pub(super) async fn written(
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let first = look(visit, &search, newer, older).await?;
     let saved = SavedSearches::new(visit, &search, refused)?;
-    let other = search.alternative(&zone).filter(|_| first.has_nothing() && newer.or(older).is_none());
-    let metadata_values = match newer.or(older) {
-        None => metadata_values::searches(visit, &search, &zone).await?,
-        Some(_) => Vec::new(),
+    let is_first = newer.or(older).is_none();
+    let mut metadata_values = match is_first {
+        true => metadata_values::searches(visit, &search, &zone).await?,
+        false => Vec::new(),
     };
-    let (search, instead_of, found) = match other {
-        Some(other) => instead(visit, (search, first), other).await?,
-        None => (search, None, first),
-    };
-    let FoundMessages { faults, indexed_since, is_exportable, page: found } = found;
-    let recipients = match found.rows.is_empty() && newer.or(older).is_none() {
+    let recipients = match first.page.rows.is_empty() && is_first {
         true => recipient_offers::searches(visit, &search).await?,
         false => Vec::new(),
     };
+    let others = match first.has_nothing() && is_first {
+        true => others(&search, [&metadata_values, &recipients], &zone),
+        false => Vec::new(),
+    };
+    let (search, instead_of, found) = instead(visit, (search, first), others).await?;
+    metadata_values.retain(|(text, _)| *text != search.text);
+    let FoundMessages { faults, indexed_since, is_exportable, page: found } = found;
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
     let hint = |(typed, meant, params): (String, String, Vec<_>)| (typed, meant, address("/messages", &params, None));
@@ -189,7 +192,6 @@ pub(super) async fn written(
         export_span: EXPORT_SPAN,
         metadata_values,
         recipients,
-        local_part: search.lone_word().filter(|word| format!("{word}@example.com").parse::<Address>().is_ok()),
         metadata_hints: search.metadata_hints().into_iter().map(hint).collect(),
         indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
         frame: PageFrame::new(visit, "Messages", "/messages")?.with_search(search.text.as_str()).with_done(done),
@@ -199,6 +201,8 @@ pub(super) async fn written(
         tabs: tabs(&search),
         statuses: statuses(),
         streams: Stream::ALL,
+        after: TimeField::new(search.time("after"), &zone),
+        before: TimeField::new(search.time("before"), &zone),
         lines: MessageLine::list(&found.rows, &zone, visit.now),
         newer,
         older,
@@ -206,70 +210,11 @@ pub(super) async fn written(
         is_filtered: !search.is_empty(),
         without: search
             .without_each()
-            .map(|(word, rest)| (filter_words(word), address("/messages", &rest, None)))
+            .map(|(word, rest)| (filter_words(word, &zone), address("/messages", &rest, None)))
             .collect(),
         search,
     };
     html::page(status, &page)
-}
-
-/// Result of a search.
-struct FoundMessages {
-    faults: Vec<String>,
-    indexed_since: Option<Timestamp>,
-    is_exportable: bool,
-    page: Page<MessageRecord>,
-}
-
-impl FoundMessages {
-    /// Whether the search has read all messages and none matches, or the search is not valid.
-    const fn has_nothing(&self) -> bool {
-        self.page.rows.is_empty() && self.page.next.is_none()
-    }
-}
-
-/// Shows `other` instead of a search that found nothing, if it finds something: the search that is shown, the text as
-/// typed if that is another one, and the result. Faults of the first search stay visible.
-async fn instead(
-    visit: &Visit<'_>,
-    (search, first): (Search, FoundMessages),
-    other: Search,
-) -> Result<(Search, Option<String>, FoundMessages), PageError> {
-    let found = look(visit, &other, None, None).await?;
-    Ok(match found.page.rows.is_empty() {
-        true => (search, None, first),
-        false => (other, Some(search.text), FoundMessages { faults: first.faults, ..found }),
-    })
-}
-
-async fn look(
-    visit: &Visit<'_>,
-    search: &Search,
-    newer: Option<MessageId>,
-    older: Option<MessageId>,
-) -> Result<FoundMessages, PageError> {
-    let (engine, account) = (&visit.api.engine, visit.account_id());
-    let mut violations = Violations::new();
-    let filter = search.filter(&mut violations);
-    let mut faults = search.faults.clone();
-    faults.extend(FormErrors::from(violations).all());
-    let indexed_since = match filter.metadata.is_empty() {
-        true => None,
-        false => engine.metadata_indexed_since(account).await?,
-    };
-    let mut of_export = Violations::new();
-    let (after, before) = (filter.after, filter.before);
-    of_messages(engine, MessageFilter { after, before, ..MessageFilter::default() }, &mut of_export);
-    let page = match newer {
-        // A malformed filter, or one with another account's message, matches nothing.
-        _ if !faults.is_empty() => Page { rows: Vec::new(), next: None },
-        Some(after) => engine.newer_messages(account, filter, after, ROWS).await?,
-        None => {
-            let page = PageRequest { before: older.map(|id| id.0), limit: ROWS };
-            engine.messages(account, filter, page).await?
-        }
-    };
-    Ok(FoundMessages { faults, indexed_since, is_exportable: of_export.is_empty(), page })
 }
 
 /// Returns the search of a page or export. Days from the date fields replace typed ones.
@@ -316,11 +261,13 @@ fn statuses() -> Vec<(&'static str, String)> {
     groups.chain(Status::ALL.into_iter().map(|status| (status.as_str(), capitalized(status.as_str())))).collect()
 }
 
-/// Returns the words of a filter: days say whether they are included.
-fn filter_words(typed: String) -> String {
+/// Returns the words of a filter: days and times say whether they are included.
+fn filter_words(typed: String, zone: &TimeZone) -> String {
     match typed.split_once(':') {
-        Some((name, day)) if name.eq_ignore_ascii_case("after") => format!("Accepted from {day}"),
-        Some((name, day)) if name.eq_ignore_ascii_case("before") => format!("Accepted before {day}"),
+        Some((name, time)) if name.eq_ignore_ascii_case("after") => format!("Accepted from {}", in_words(time, zone)),
+        Some((name, time)) if name.eq_ignore_ascii_case("before") => {
+            format!("Accepted before {}", in_words(time, zone))
+        }
         _ => typed,
     }
 }
@@ -366,9 +313,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_of_a_filter_say_whether_they_are_included() {
-        let words = ["after:2026-11-20", "Before:2026-11-21", "order"].map(|typed| filter_words(typed.to_owned()));
-        assert_eq!(words, ["Accepted from 2026-11-20", "Accepted before 2026-11-21", "order"]);
+    fn days_and_times_of_a_filter_say_whether_they_are_included() {
+        let words = |typed: &str| filter_words(typed.to_owned(), &TimeZone::UTC);
+        let words = ["after:2026-11-20", "Before:2026-11-21T15:00:00.000Z", "order"].map(words);
+        assert_eq!(words, ["Accepted from 2026-11-20", "Accepted before 21 Nov 2026, 15:00:00 UTC", "order"]);
     }
 
     #[test]

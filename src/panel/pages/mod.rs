@@ -17,6 +17,7 @@ pub(super) mod domains;
 pub(super) mod error;
 pub(super) mod events;
 pub(super) mod explain;
+mod found_messages;
 pub(super) mod key;
 pub(super) mod keys;
 pub(super) mod login;

@@ -145,7 +145,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
     let period = Period::of(&Form::of_query(&visit.call));
     let outcomes = engine.outcomes(account, &period.span.question(visit.now, &zone, period.stream))?;
     let before = engine.outcomes(account, &period.span.question_before(visit.now, &zone, period.stream))?;
-    let standing = AccountReputation::new(&engine.reputation(account)?, visit.now);
+    let standing = AccountReputation::new(&engine.reputation(account)?, visit.now, &zone);
     let (quota, shown) = (engine.quota(&visit.account)?, period.words());
     let page = OverviewPage {
         frame: PageFrame::new(&visit, "Overview", "/")?,

@@ -1,15 +1,18 @@
 //! Query of the search box: words of the subject, operators, or a pasted value whose kind is recognised. Operators have
 //! the names of the API's filters, and the same function checks them.
 
+mod time;
+
 use jiff::tz::TimeZone;
 
 use crate::base::id::MessageId;
-use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::domain::violation::Violations;
 use crate::engine::messages::MessageFilter;
 use crate::http::handlers::messages::{filter_of, metadata_of, named_id};
 use crate::panel::status_group::StatusGroup;
+
+pub(super) use time::{TimeField, in_words, moment, typed};
 
 /// Maximum number of characters read from a search.
 const CHARACTERS_MAX: usize = 500;
@@ -385,15 +388,6 @@ fn quoted(part: &str) -> String {
         Some((operator, value)) if !operator.contains(' ') => format!("{operator}:\"{value}\""),
         Some(_) | None => format!("\"{part}\""),
     }
-}
-
-/// Converts a day, such as `2026-11-20`, to its first moment in the zone. Other text stays as it is, for the API's own
-/// check.
-pub(super) fn moment(text: &str, zone: &TimeZone) -> String {
-    let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == "2026-11-20".len());
-    let start = day.and_then(|day| day.to_zoned(zone.clone()).ok());
-    let millis = start.and_then(|start| u64::try_from(start.timestamp().as_millisecond()).ok());
-    millis.map_or_else(|| text.to_owned(), |millis| Timestamp::from_millis(millis).to_string())
 }
 
 #[cfg(test)]

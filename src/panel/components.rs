@@ -198,6 +198,18 @@ pub(super) fn excerpt(answer: &str, recipient: &str) -> String {
     shortened(&words.collect::<Vec<_>>().join(" "))
 }
 
+/// Shortens a text to `most` characters in its middle, so that its beginning and its end stay.
+pub(super) fn cut_in_middle(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let (head, tail) = (most.div_ceil(2), most / 2);
+    let beginning: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(count + 1 - tail).collect();
+    format!("{beginning}…{end}")
+}
+
 /// The beginning of a long text. It limits the size of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Excerpt {
@@ -250,6 +262,15 @@ mod tests {
         assert_eq!(Excerpt::of("short"), Excerpt { text: "short".to_owned(), is_cut: false });
         let long = Excerpt::of(&"€".repeat(10_000));
         assert!(long.is_cut && long.text.len() == 19_998);
+    }
+
+    #[test]
+    fn a_text_is_cut_in_its_middle() {
+        assert_eq!(cut_in_middle("€uro/path", 9), "€uro/path");
+        for most in [4, 5, 8] {
+            let cut = cut_in_middle("€uro/path", most);
+            assert!(cut.chars().count() == most && cut.starts_with('€') && cut.ends_with('h'), "{cut}");
+        }
     }
 
     #[test]

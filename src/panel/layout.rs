@@ -327,8 +327,12 @@ fn count(visit: &Visit<'_>, path: &str) -> Result<Option<Count>, StoreError> {
         }
         _ => return Ok(None),
     };
-    let text = if number >= COUNTED_MAX { format!("{}+", COUNTED_MAX - 1) } else { number.to_string() };
-    Ok((number > 0).then_some(Count { number: text, words, is_problem }))
+    Ok((number > 0).then(|| Count { number: rail_number(number), words, is_problem }))
+}
+
+/// Formats a number as the rail shows it.
+pub(super) fn rail_number(number: usize) -> String {
+    if number >= COUNTED_MAX { format!("{}+", COUNTED_MAX - 1) } else { number.to_string() }
 }
 
 /// Returns the path if the rail has a page there.

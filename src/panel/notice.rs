@@ -4,7 +4,7 @@
 
 use super::components::{grouped, shortened};
 use super::form::Form;
-use super::layout::link_to;
+use super::layout::{link_to, rail_number};
 use super::page_guard::Visit;
 use super::timestamp::Moment;
 use super::wording::{joined, provider};
@@ -95,11 +95,12 @@ fn of_account(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError>
     }
     let shows_alerts = place == ALERTS && Form::of_query(&visit.call).given("condition").is_none();
     let (webhooks, domains) = (webhooks(visit)?, domains(visit)?);
-    // An alert about a problem with its own notice is not counted again, except on the page that shows all alerts.
+    // Alerts about problems with their own notices get no second one, except on the page that shows all alerts.
     let mut named = Vec::new();
     named.extend(webhooks.as_ref().filter(|_| !shows_alerts).map(|_| Condition::WebhookDisabled));
     named.extend(domains.as_ref().filter(|_| !shows_alerts).map(|_| Condition::DomainFailing));
-    notices.extend(alerts(engine.open_alerts_except(visit.alerts(), &named)?, shows_alerts));
+    let unnamed = engine.open_alerts_except(visit.alerts(), &named)?;
+    notices.extend(alerts(&engine.open_alerts(visit.alerts())?, unnamed, shows_alerts));
     notices.extend(webhooks);
     notices.extend(domains);
     notices.extend(pauses(&engine.paused_sites(account.id)?));
@@ -109,13 +110,14 @@ fn of_account(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError>
     Ok(notices)
 }
 
-/// Returns the notice about open alerts, for a page that shows all of them or for another.
-fn alerts(open: OpenAlerts, shows_alerts: bool) -> Option<Notice> {
-    let severity = open.worst?.as_str();
-    let (sentence, action) = match (open.count, open.summary) {
+/// Returns the notice about open alerts, for a page that shows all of them or for another. `unnamed` are the alerts
+/// about problems without their own notices. Several of them are counted with all others, as in the rail.
+fn alerts(open: &OpenAlerts, unnamed: OpenAlerts, shows_alerts: bool) -> Option<Notice> {
+    let (severity, worst) = (unnamed.worst?.as_str(), open.worst?.as_str());
+    let (sentence, action) = match (unnamed.count, unnamed.summary) {
         (1, Some(summary)) => (format!("{summary} ({severity} alert)."), "View alert"),
         (1, None) => (format!("An alert is open ({severity})."), "View alert"),
-        (count, _) => (format!("{count} open alerts, the worst {severity}."), "View alerts"),
+        _ => (format!("{} open alerts, the worst {worst}.", rail_number(open.count)), "View alerts"),
     };
     Some(match shows_alerts {
         true => Notice::new(sentence, "See below", None),
@@ -175,6 +177,7 @@ fn of_quota(name: &str, window: WindowView, now: Timestamp) -> Option<Notice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::alert::Severity;
 
     #[test]
     fn a_quota_is_a_notice_from_80_percent() {
@@ -182,6 +185,21 @@ mod tests {
         assert_eq!(of_quota("hour", window(7), Timestamp::ZERO), None);
         let notice = of_quota("hour", window(8), Timestamp::ZERO).unwrap();
         assert_eq!(notice.sentence, "8 of 10 messages of this hour used; resets in 2 min.");
+    }
+
+    #[test]
+    fn alerts_are_counted_as_in_the_rail() {
+        let of = |count, unnamed, summary: &str| {
+            let open = OpenAlerts { count, worst: Some(Severity::Critical), summary: None };
+            let summary = Some(summary.to_owned()).filter(|summary| !summary.is_empty());
+            let unnamed = OpenAlerts { count: unnamed, worst: Some(Severity::Warning), summary };
+            alerts(&open, unnamed, false).map(|notice| notice.sentence).unwrap_or_default()
+        };
+        assert_eq!(of(4, 2, ""), "4 open alerts, the worst critical.");
+        assert_eq!(of(4, 1, "Quota used up"), "Quota used up (warning alert).");
+        assert_eq!(of(120, 120, ""), "99+ open alerts, the worst critical.");
+        let open = OpenAlerts { count: 2, worst: Some(Severity::Critical), summary: None };
+        assert_eq!(alerts(&open, OpenAlerts::default(), false), None, "each alert has its own notice");
     }
 
     #[test]

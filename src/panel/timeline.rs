@@ -5,6 +5,7 @@ use std::mem;
 
 use super::attempts::of_delivery;
 use super::components::Badge;
+use super::endpoint_name::in_one_line;
 use super::event::Event;
 use super::page_guard::Visit;
 use super::paging;
@@ -16,7 +17,6 @@ use crate::domain::event::{Authenticated, Bounce, EventType, TlsFacts, TlsPolicy
 use crate::engine::messages::MessageRecord;
 use crate::machine::delivery::Status as DeliveryStatus;
 use crate::store::error::StoreError;
-use crate::store::op::audit::host;
 use crate::store::row::message::SmtpFacts;
 
 /// One step of the timeline.
@@ -163,7 +163,7 @@ fn deliveries_of(visit: &Visit<'_>, event: EventId) -> Result<Vec<WebhookLine>, 
             many => format!("{}, attempt {many}", answer.unwrap_or_default()),
         };
         let path = row.is_some().then(|| format!("/webhooks/{endpoint}/deliveries/{}", delivery.id));
-        let url = row.map_or_else(|| "a deleted webhook".to_owned(), |row| host(&row).to_owned());
+        let url = row.map_or_else(|| "a deleted webhook".to_owned(), |row| in_one_line(visit, &row));
         lines.push(WebhookLine { url, badge, is_delivered, path, answer: attempts });
     }
     Ok(lines)

@@ -74,3 +74,35 @@ scenario("a check box that is not checked looks like a field in the dark", { the
   const fill = (locator) => locator.evaluate((field) => getComputedStyle(field).backgroundColor);
   assert.equal(await fill(boxes.first()), await fill(page.getByLabel("Name", { exact: true })));
 });
+
+scenario("names of recipients, subjects and destinations are whole at 1024 pixels", { width: 1024, height: 768 }, async (page) => {
+  const subject = "Your booking confirmation for the harbour tour";
+  await instance.send({ to: "full+a.rather.long.name@simulator.test", subject });
+  await instance.send({ to: "complained+a.rather.long.name@simulator.test", subject });
+  await instance.advance(90);
+  await page.goto("/messages");
+  const cut = await page.$$eval(".messages td:not(.subject), .messages td.subject > a", (cells) =>
+    cells
+      .filter((cell) => cell.scrollHeight > cell.clientHeight + 1 || cell.scrollWidth > cell.clientWidth + 1)
+      .map((cell) => cell.textContent),
+  );
+  assert.deepEqual(cut, []);
+  await page.goto("/queue");
+  const { height } = await page.locator(".queue tbody th .hint").first().boundingBox();
+  assert.ok(height < 24, `the domains take one line: ${height}`);
+  for (const time of await page.locator(".queue td.when time").all()) {
+    const box = await time.boundingBox();
+    assert.ok(box.height < 48, `a time takes two lines at most: ${box.height}`);
+  }
+});
+
+scenario("a time in a search is shown in its field and stays when the filters are applied", {}, async (page) => {
+  await page.goto("/messages?q=after%3A2026-01-02T15%3A00%3A00.000Z");
+  const field = page.locator("#after");
+  assert.equal(await field.getAttribute("type"), "datetime-local");
+  assert.equal(await field.inputValue(), "2026-01-02T15:00");
+  await page.getByRole("link", { name: "Remove the filter Accepted from 2 Jan 2026, 15:00:00 UTC" }).waitFor();
+  await page.getByRole("button", { name: "Apply" }).click();
+  await page.waitForURL((url) => url.searchParams.get("after") === "2026-01-02T15:00");
+  assert.equal(await page.locator("#after").inputValue(), "2026-01-02T15:00");
+});

@@ -90,6 +90,16 @@ scenario("a paused domain of recipients is named beside its mail", {}, async (pa
   assert.equal(await page.getByText("is paused since").count(), 0);
 });
 
+scenario("the page about providers says that mail waits", {}, async (page) => {
+  await instance.send({ to: "full+provider@simulator.test" });
+  await instance.advance(0);
+  await page.goto("/providers");
+  const row = page.getByRole("region", { name: "By provider" }).getByRole("row", { name: "Other" });
+  await row.locator(".badge").getByText("Deferring").waitFor();
+  await row.getByRole("link", { name: /^\d+ waiting$/ }).click();
+  await page.waitForURL("**/queue");
+});
+
 scenario("the shown events can be downloaded as JSON lines", {}, async (page) => {
   const id = await instance.send({ to: "bounced+file@simulator.test" });
   await instance.advance(0);

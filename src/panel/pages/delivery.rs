@@ -3,7 +3,6 @@
 use askama::Template;
 use hyper::StatusCode;
 
-use super::webhook::title;
 use crate::base::id::{DeliveryId, EndpointId, EventId, MessageId};
 use crate::engine::deliveries::{DeliveryRecord, NumberedAttempts};
 use crate::http::answer::Answer;
@@ -12,6 +11,7 @@ use crate::http::handlers::endpoints::{delivery_shown, not_redelivered};
 use crate::machine::delivery::ATTEMPTS_MAX;
 use crate::panel::attempts::{AttemptLine, of_delivery};
 use crate::panel::components::{Badge, sentence_case};
+use crate::panel::endpoint_name::in_one_line;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
@@ -63,7 +63,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         frame: PageFrame::new(&visit, heading.as_str(), "/webhooks")?,
         heading,
         endpoint: row.endpoint,
-        url: title(&endpoint),
+        url: in_one_line(&visit, &endpoint),
         id: *id,
         badge: of_delivery(&record),
         event_id: row.event,

@@ -187,7 +187,7 @@ pub(in crate::panel) async fn mark(visit: Visit<'_>) -> Result<Answer, PageError
     body.insert("mine".to_owned(), is_mine);
     let (network, is_mine) = mark_of(body)?;
     visit.api.engine.mark_dmarc_source(visit.on(), id, network, is_mine).await.map_err(refused)?;
-    Ok(html::redirect(&format!("/domains/{id}/dmarc?done=marked#sources")))
+    Ok(html::redirect(&format!("/domains/{id}/dmarc?done=marked")))
 }
 
 /// `POST /domains/{id}/dmarc/reporters`.
@@ -199,7 +199,7 @@ pub(in crate::panel) async fn ignore(visit: Visit<'_>) -> Result<Answer, PageErr
     let (reporter, is_ignored) = reporter_of(body)?;
     visit.api.engine.ignore_dmarc_reporter(visit.on(), id, reporter, is_ignored).await.map_err(refused)?;
     let done = if is_ignored { "ignored" } else { "counted" };
-    Ok(html::redirect(&format!("/domains/{id}/dmarc?done={done}#reporters")))
+    Ok(html::redirect(&format!("/domains/{id}/dmarc?done={done}")))
 }
 
 /// Returns the largest reporters, and the largest ignored ones.

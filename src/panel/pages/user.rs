@@ -22,6 +22,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::panel::form::Form;
 use crate::panel::html;
+use crate::panel::invitation::{Invitation, Invitations};
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
@@ -42,6 +43,7 @@ struct UserPage {
     roles: [Role; 3],
     is_operator: bool,
     disabled: bool,
+    invited: Option<Invitation>,
     has_totp: bool,
     created_at: Moment,
     last_sign_in_at: Option<Moment>,
@@ -122,6 +124,7 @@ async fn written(visit: &Visit<'_>, user: &User, new_secret: Option<NewSecret>) 
         roles: Role::ALL,
         is_operator: user.is_operator,
         disabled: user.disabled,
+        invited: Invitations::of(visit, std::slice::from_ref(user))?.open(visit, user),
         has_totp: user.totp.is_some(),
         created_at: visit.detail(user.created_at),
         last_sign_in_at: user.last_sign_in_at.map(|at| visit.detail(at)),

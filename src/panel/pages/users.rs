@@ -16,6 +16,7 @@ use crate::http::handlers::users::{last_owner, too_many};
 use crate::panel::components::FormErrors;
 use crate::panel::form::Form;
 use crate::panel::html;
+use crate::panel::invitation::{Invitation, Invitations};
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::{Need, Visit};
@@ -54,6 +55,7 @@ struct UserLine {
     role: Role,
     is_operator: bool,
     disabled: bool,
+    invited: Option<Invitation>,
     has_totp: bool,
     last_sign_in_at: Option<ShortTime>,
     /// Address of the last sign-in, for visitors who may see it.
@@ -104,8 +106,10 @@ fn written(
 ) -> Result<Answer, PageError> {
     let found = visit.api.engine.users(visit.account_id(), PageRequest { before: None, limit: SHOWN_MAX })?;
     let may_see = visit.may_send(Need::Change);
+    let invitations = Invitations::of(visit, &found.rows)?;
     let line = |user: crate::domain::user::User| UserLine {
         path: format!("/users/{}", user.id),
+        invited: invitations.open(visit, &user),
         email: user.email.as_given().to_owned(),
         role: user.role,
         is_operator: user.is_operator,

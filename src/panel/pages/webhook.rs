@@ -16,6 +16,7 @@ use crate::machine::delivery::Status;
 use crate::panel::attempts::{AttemptLine, of_delivery, of_endpoint};
 use crate::panel::components::{Badge, Choice};
 use crate::panel::endpoint_form::EndpointForm;
+use crate::panel::endpoint_name::title;
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
@@ -101,11 +102,6 @@ pub(super) fn find(visit: &Visit<'_>) -> Result<(EndpointId, EndpointRow), PageE
     let id: EndpointId = visit.id()?;
     let row = visit.api.engine.endpoint(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     Ok((id, row))
-}
-
-/// Returns the title of an endpoint: its description or its host.
-pub(super) fn title(row: &EndpointRow) -> String {
-    row.description.clone().filter(|words| !words.is_empty()).unwrap_or_else(|| host(row).to_owned())
 }
 
 /// Returns the confirmation page of a deletion.

@@ -3,7 +3,7 @@
 use askama::Template;
 use hyper::StatusCode;
 
-use super::webhook::{NewSecret, title, written as write_endpoint};
+use super::webhook::{NewSecret, written as write_endpoint};
 use crate::engine::listing::PageRequest;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -11,6 +11,7 @@ use crate::http::handlers::endpoints::{new_of, refused};
 use crate::panel::attempts::of_endpoint;
 use crate::panel::components::Badge;
 use crate::panel::endpoint_form::{EndpointForm, as_body};
+use crate::panel::endpoint_name::{below_title, title};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
@@ -18,7 +19,6 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::record_card::curl;
 use crate::panel::timestamp::ShortTime;
-use crate::store::op::audit::host;
 use crate::store::op::event::ENDPOINTS_MAX;
 
 #[derive(Template)]
@@ -37,8 +37,10 @@ struct WebhooksPage {
 struct EndpointLine {
     path: String,
     title: String,
-    /// Host of the URL, if the title is the description.
-    host: Option<String>,
+    /// Part of the URL that the title lacks, shortened.
+    below: Option<String>,
+    /// The whole URL. `None` in an operator's view.
+    url: Option<String>,
     badge: Badge,
     failures: u8,
     events: String,
@@ -71,7 +73,8 @@ fn written(
         last_success_at: row.last_success_at.map(|at| visit.moment(at).short(visit.now)),
         last_failure_at: row.last_failure_at.map(|at| visit.moment(at).short(visit.now)),
         title: title(&row),
-        host: row.description.as_ref().map(|_| host(&row).to_owned()),
+        below: below_title(visit, &row),
+        url: visit.view().is_none().then(|| row.url.clone()),
     });
     let page = WebhooksPage {
         frame: PageFrame::new(visit, "Webhooks", "/webhooks")?.with_done(done),

@@ -51,7 +51,7 @@ async fn the_timeline_shows_the_webhook_deliveries_of_each_event() {
     let before = world.send(serde_json::json!({})).await;
     let message = world.send(serde_json::json!({})).await;
     let page = browser.get(&format!("/messages/{message}")).await;
-    for (endpoint, url) in endpoints.iter().zip(["a.example", "b.example"]) {
+    for (endpoint, url) in endpoints.iter().zip(["a.example/hook", "b.example/&#60;hook&#62;"]) {
         let link = format!("<a href=\"/webhooks/{endpoint}/deliveries/dlv_");
         assert_eq!(page.body.matches(&link).count(), 1, "its own delivery, and no other message's");
         assert!(page.shows(&format!("\">{url}</a>")));
@@ -63,7 +63,7 @@ async fn the_timeline_shows_the_webhook_deliveries_of_each_event() {
     assert!(page.shows(&format!("/deliveries/{again}\"")), "the latest of them");
     world.engine.delete_endpoint(world.account, endpoints[0]).await.unwrap();
     let page = browser.get(&format!("/messages/{before}")).await;
-    assert!(page.shows("a deleted webhook") && page.shows(">b.example</a>"));
+    assert!(page.shows("a deleted webhook") && page.shows(">b.example/&#60;hook&#62;</a>"));
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use super::following::Following;
 use super::*;
 use crate::domain::audit::Action;
 use crate::domain::user::User;
+use crate::domain::webhook_url::WebhookUrl;
 use crate::engine::audit::Behalf;
+use crate::engine::endpoints::NewEndpoint;
 use crate::engine::listing::PageRequest;
 use crate::engine::users::UserChange;
 
@@ -205,6 +207,9 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
 #[tokio::test]
 async fn a_view_shows_another_account_without_content_and_is_logged_twice() {
     let world = World::new().await;
+    let url = WebhookUrl::parse("https://hooks.example.com/secret-path", |_| true).unwrap();
+    let new = NewEndpoint { url, events: None, description: None };
+    world.engine.create_endpoint(world.account, new).await.unwrap();
     let message =
         world.send(serde_json::json!({ "text": "the secret text", "headers": { "X-Own": "own-header" } })).await;
     let (mut browser, _, _) = world.viewing().await;
@@ -217,8 +222,11 @@ async fn a_view_shows_another_account_without_content_and_is_logged_twice() {
     }
     let list = browser.get("/messages").await;
     assert!(list.shows("Your order") && list.shows(&message.to_string()));
+    let webhooks = browser.get("/webhooks").await;
+    assert!(webhooks.shows("hooks.example.com") && !webhooks.shows("secret-path"), "{}", webhooks.body);
     for tab in ["", "?tab=source", "?tab=json"] {
         let page = browser.get(&format!("/messages/{message}{tab}")).await;
+        assert!(!page.shows("secret-path"), "{tab}");
         assert!(page.status == 200 && page.shows("Your order") && page.shows("bob@example.com"));
         assert!(!page.shows("the secret text") && !page.shows("own-header"), "{tab}");
     }

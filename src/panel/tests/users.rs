@@ -22,7 +22,7 @@ async fn a_viewer_reads_everything_and_changes_only_their_own_user() {
         assert_eq!(reply.status, 403, "{path}");
         assert!(reply.shows("Owners only"));
     }
-    assert!(!browser.get("/users").await.shows("Add user"));
+    assert!(!browser.get("/users").await.shows("Invite user"));
     assert_eq!(browser.post("/settings/sessions", &[]).await.status, 303);
 }
 
@@ -65,13 +65,39 @@ async fn a_new_user_gets_a_setup_link_and_no_word_of_a_password() {
     let mut owner = world.owner().await;
     let made = owner.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await;
     assert!(made.shows("id=\"copy-link\"") && !made.shows("current password"), "{}", made.body);
-    assert!(made.shows("User added") && made.shows("No mail was sent: give this link to cleo@example.test."));
+    assert!(made.shows("User invited") && made.shows("No mail was sent: give this link to cleo@example.test."));
     let users = world.engine.users(world.account, LIST).unwrap().rows;
     let cleo = users.iter().find(|user| user.email.local() == "cleo").unwrap().id;
     assert!(owner.get("/audit").await.shows("<strong>cleo@example.test</strong></a> as viewer"));
     let page = owner.get(&format!("/users/{cleo}")).await;
     assert!(page.shows("<h1>cleo<wbr>@example.test</h1>") && !page.shows("Not used yet"), "{}", page.body);
     assert!(page.shows("the first password with the link") && !page.shows("Reset password"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_user_is_invited_until_the_first_sign_in() {
+    let world = World::new().await;
+    let mut owner = world.owner().await;
+    owner.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await;
+    let users = world.engine.users(world.account, LIST).unwrap().rows;
+    let cleo = users.iter().find(|user| user.email.local() == "cleo").unwrap().id;
+    let path = format!("/users/{cleo}");
+    let list = owner.get("/users").await;
+    let state = list.between(&format!("href=\"{path}\""), "</tr>");
+    assert!(state.contains(">Invited <") && state.contains("until <time datetime=\"2023-11-15T22:13:20"), "{state}");
+    let page = owner.get(&path).await;
+    assert!(page.shows("Invited; the link works until ") && page.shows(">Create new link<"), "{}", page.body);
+    assert!(page.shows("To withdraw the invitation, delete the user."));
+    world.advance(DAY);
+    let mut owner = world.owner().await;
+    assert!(owner.get("/users").await.shows("link expired"));
+    let again = owner.post(&path, &[("action", "link")]).await;
+    assert!(again.shows("Invited; the link works until ") && !owner.get("/users").await.shows("link expired"));
+    let token = again.between("id=\"copy-link\">", "<").split_once("?token=").unwrap().1.to_owned();
+    let form = [("token", &*token), ("password", "correct horse battery")];
+    assert_eq!(world.browser().post("/setup", &form).await.status, 303);
+    let list = owner.get("/users").await;
+    assert!(!list.shows("Invited") && list.between(&path, "</tr>").contains("Enabled"), "{}", list.body);
 }
 
 #[tokio::test]
@@ -276,7 +302,7 @@ async fn every_form_is_limited_to_the_roles_that_may_send_it() {
     }
     assert_eq!(seen, OF_MEMBERS.len());
     assert!(members.get("/suppressions").await.shows("action=\"/suppressions\""));
-    assert!(!members.get("/users").await.shows("Add user"));
+    assert!(!members.get("/users").await.shows("Invite user"));
 }
 
 #[tokio::test]

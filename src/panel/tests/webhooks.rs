@@ -76,6 +76,29 @@ async fn a_webhook_is_created_and_its_secret_shown_once() {
 }
 
 #[tokio::test]
+async fn webhooks_of_one_host_differ_in_the_list() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let orders = "https://hooks.example.com/a/long/path/of/the/shop/that/ends/with/orders";
+    let invoices = "https://hooks.example.com/a/long/path/of/the/shop/that/ends/with/invoices";
+    for form in [
+        vec![("url", orders)],
+        vec![("url", invoices), ("description", "Books")],
+        vec![("url", "https://hooks.example.com/")],
+    ] {
+        assert_eq!(browser.post("/webhooks", &form).await.status, 200);
+    }
+    let page = browser.get("/webhooks").await;
+    for (title, below) in [
+        ("hooks.example.com", format!("title=\"{orders}\">/a/long/path/of/the/sh…that/ends/with/orders<")),
+        ("Books", format!("title=\"{invoices}\">hooks.example.com/a/lo…at/ends/with/invoices<")),
+    ] {
+        assert!(page.shows(&format!(">{title}</a> <span class=\"hint block\" {below}")), "{}", page.body);
+    }
+    assert!(page.shows(">hooks.example.com</a></td>"), "the root has no path");
+}
+
+#[tokio::test]
 async fn a_rejected_webhook_form_keeps_its_input_and_shows_errors() {
     let world = World::new().await;
     let mut browser = world.owner().await;

@@ -40,6 +40,7 @@ pub mod throttle_table;
 pub mod transfer;
 pub mod unassigned_messages;
 pub mod verification;
+pub mod warm_up;
 
 /// Result of a step: the next state and its effects.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! State of the relays: backoff after their own failures, messages with a failure that may be the relay's, and the
-//! counts of the daily caps while a relay warms up. Relays are identified by their position in the configuration.
+//! State of the relays: backoff after their own failures, and messages with a failure that may be the relay's. Relays
+//! are identified by their position in the configuration.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use crate::base::id::{AccountId, MessageId};
@@ -33,7 +33,6 @@ pub type RelayNumber = usize;
 #[derive(Debug, Default)]
 pub struct RelayTable {
     faults: BTreeMap<RelayNumber, FaultSeries>,
-    counts: HashMap<(RelayNumber, String), Count>,
     doubtful: HashSet<MessageId>,
     evidence: BTreeMap<RelayNumber, LoginEvidence>,
 }
@@ -95,14 +94,6 @@ struct FaultSeries {
     why: String,
     /// The account whose mail alone met the failure, if it may be about that account.
     only: Option<AccountId>,
-}
-
-/// Number of messages that a relay has sent to a site on one day, and of those in flight.
-#[derive(Debug, Clone, Copy)]
-struct Count {
-    day: u32,
-    taken: u32,
-    in_flight: u32,
 }
 
 /// Backoff of a relay.
@@ -185,49 +176,12 @@ impl RelayTable {
         }
         self.evidence.entry(relay).or_default().cause(account, has_login, now)
     }
-
-    fn count(&self, relay: RelayNumber, site: &str, day: u32) -> Option<&Count> {
-        self.counts.get(&(relay, site.to_owned())).filter(|count| count.day == day)
-    }
-
-    /// Returns whether a relay has sent `cap` messages to `site` on `day`, including those in flight. Returns `None` if
-    /// the day's count must be read from the store first.
-    pub fn is_used_up(&self, relay: RelayNumber, site: &str, day: u32, cap: u32) -> Option<bool> {
-        self.count(relay, site, day).map(|count| count.taken + count.in_flight >= cap)
-    }
-
-    /// Sets the stored count of `day`, unless a count of that day is known. Counts of other days are removed.
-    pub fn learn(&mut self, relay: RelayNumber, site: &str, day: u32, taken: u32) {
-        if self.count(relay, site, day).is_none() {
-            self.counts.retain(|_, count| count.day == day);
-            self.counts.insert((relay, site.to_owned()), Count { day, taken, in_flight: 0 });
-        }
-    }
-
-    /// Reserves a part of the daily cap for one message. Returns false if the cap is reached, and `None` as
-    /// [`Self::is_used_up`] does.
-    pub fn take_share(&mut self, relay: RelayNumber, site: &str, day: u32, cap: u32) -> Option<bool> {
-        let is_free = !self.is_used_up(relay, site, day, cap)?;
-        if let Some(count) = self.counts.get_mut(&(relay, site.to_owned())).filter(|_| is_free) {
-            count.in_flight += 1;
-        }
-        Some(is_free)
-    }
-
-    /// Releases a part that was reserved on `day`. `was_used` says whether the site accepted the message.
-    pub fn end_share(&mut self, relay: RelayNumber, site: &str, day: u32, was_used: bool) {
-        if let Some(count) = self.counts.get_mut(&(relay, site.to_owned())).filter(|count| count.day == day) {
-            count.in_flight = count.in_flight.saturating_sub(1);
-            count.taken += u32::from(was_used);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::id::Ulid;
-    use proptest::prelude::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -318,45 +272,5 @@ mod tests {
         assert!(refuses(&mut table, c, NOW), "it refuses the third too");
         table.takes(1, c, NOW);
         assert!(!refuses(&mut table, a, NOW) && refuses(&mut table, b, NOW + REFUSED_MAX), "it took nothing since");
-    }
-
-    #[test]
-    fn a_daily_cap_is_read_from_the_store_once_and_begins_again_the_next_day() {
-        let mut table = RelayTable::default();
-        assert_eq!(table.take_share(0, "a.test", 7, 10), None);
-        table.learn(0, "a.test", 7, 9);
-        assert_eq!(
-            (table.take_share(0, "a.test", 7, 10), table.take_share(0, "a.test", 7, 10)),
-            (Some(true), Some(false))
-        );
-        table.learn(0, "a.test", 7, 0);
-        assert_eq!(table.is_used_up(0, "a.test", 7, 10), Some(true), "what is known counts");
-        assert_eq!(table.is_used_up(0, "a.test", 8, 10), None);
-        table.learn(0, "a.test", 8, 0);
-        table.end_share(0, "a.test", 7, true);
-        assert_eq!(table.is_used_up(0, "a.test", 8, 1), Some(false), "a share of yesterday");
-    }
-
-    proptest! {
-        #[test]
-        fn no_more_messages_are_sent_than_the_cap_allows(cap in 0u32..6, steps in prop::collection::vec(0u8..3, 0..60)) {
-            let (mut table, mut taken, mut in_flight) = (RelayTable::default(), 0, 0);
-            table.learn(0, "a.test", 1, 0);
-            for step in steps {
-                match step {
-                    0 => {
-                        let is_free = table.take_share(0, "a.test", 1, cap) == Some(true);
-                        prop_assert_eq!(is_free, taken + in_flight < cap);
-                        in_flight += u32::from(is_free);
-                    }
-                    1 | 2 if in_flight > 0 => {
-                        table.end_share(0, "a.test", 1, step == 1);
-                        in_flight -= 1;
-                        taken += u32::from(step == 1);
-                    }
-                    _ => {}
-                }
-            }
-        }
     }
 }

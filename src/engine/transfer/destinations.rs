@@ -21,6 +21,7 @@ use crate::machine::relay_table::RelayTable;
 use crate::machine::scheduler::{DestinationEffect, DestinationId, Scheduler};
 use crate::machine::silent_resets::SilentResets;
 use crate::machine::unassigned_messages::UnassignedMessages;
+use crate::machine::warm_up::WarmUpCounts;
 use crate::smtp::shaping::Limits;
 use crate::store::timer::Timer;
 
@@ -30,6 +31,7 @@ pub(super) struct Destinations {
     pub(super) scheduler: Scheduler<(Number, Site)>,
     pub(super) driven: HashMap<DestinationId, DestinationDriver>,
     pub(super) relays: RelayTable,
+    pub(super) warm_up: WarmUpCounts,
     pub(super) paused: PausedMessages,
     pub(super) unassigned: UnassignedMessages,
     pub(super) silent_resets: SilentResets,

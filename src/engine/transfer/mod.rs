@@ -265,7 +265,7 @@ impl Transfers {
                     }
                 }
             };
-            if shared.is_used_up(number, &site.name())? {
+            if shared.is_used_up(number, &site.name(), queued.place.account)? {
                 continue;
             }
             if shared.held_until(number, queued.place.account, now).is_none() {

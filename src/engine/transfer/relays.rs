@@ -7,7 +7,8 @@ use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::engine::relay::{Relay, day_of};
-use crate::machine::relay_table::{RelayBackoff, RelayNumber, RelayTable};
+use crate::machine::relay_table::{RelayBackoff, RelayNumber};
+use crate::machine::warm_up::{DailyCap, WarmUpCounts};
 use crate::store::error::StoreError;
 use crate::store::op::warm_up::CountHandedOver;
 use crate::store::read::Read;
@@ -25,6 +26,7 @@ pub(super) struct Share<'a> {
     shared: &'a Shared,
     relay: Number,
     site: String,
+    account: AccountId,
     /// The day of the cap, if the relay warms up.
     day: Option<u32>,
 }
@@ -107,16 +109,16 @@ impl Shared {
         }
     }
 
-    /// Returns whether a relay has reached its cap for `site` today.
-    pub(super) fn is_used_up(&self, relay: Number, site: &str) -> Result<bool, StoreError> {
-        let is_used_up = self.with_count(relay, site, |relays, day, cap| relays.is_used_up(relay, site, day, cap))?;
+    /// Returns whether a relay may send no message of the account to `site` today.
+    pub(super) fn is_used_up(&self, relay: Number, site: &str, account: AccountId) -> Result<bool, StoreError> {
+        let is_used_up = self.with_count(relay, site, |counts, cap| counts.is_used_up(relay, site, account, cap))?;
         Ok(is_used_up.is_some_and(|(is_used_up, _)| is_used_up))
     }
 
-    /// Reserves a part of the relay's daily cap for `site`; `None` if the cap is reached.
-    pub(super) fn share(&self, relay: Number, site: &str) -> Result<Option<Share<'_>>, StoreError> {
-        let taken = self.with_count(relay, site, |relays, day, cap| relays.take_share(relay, site, day, cap))?;
-        let share = |day| Share { shared: self, relay, site: site.to_owned(), day };
+    /// Reserves a part of the relay's daily cap for a message of the account to `site`; `None` if it may have none.
+    pub(super) fn share(&self, relay: Number, site: &str, account: AccountId) -> Result<Option<Share<'_>>, StoreError> {
+        let taken = self.with_count(relay, site, |counts, cap| counts.take_share(relay, site, account, cap))?;
+        let share = |day| Share { shared: self, relay, site: site.to_owned(), account, day };
         Ok(match taken {
             None => Some(share(None)),
             Some((true, day)) => Some(share(Some(day))),
@@ -130,21 +132,21 @@ impl Shared {
         &self,
         relay: Number,
         site: &str,
-        decide: impl Fn(&mut RelayTable, u32, u32) -> Option<bool>,
+        decide: impl Fn(&mut WarmUpCounts, DailyCap) -> Option<bool>,
     ) -> Result<Option<(bool, u32)>, StoreError> {
         let Relay { warm_up, name, .. } = self.relays.relay(relay);
         let Some(warm_up) = warm_up else { return Ok(None) };
         let day = day_of(self.now());
-        let cap = warm_up.cap(day);
-        let known = decide(&mut self.destinations().relays, day, cap);
+        let cap = DailyCap { day, messages: warm_up.cap(day) };
+        let known = decide(&mut self.destinations().warm_up, cap);
         if let Some(decided) = known {
             return Ok(Some((decided, day)));
         }
         let row = self.engine.store.snapshot()?.row::<WarmUpRow>(&schema::warm_up(name, site))?;
         let taken = row.filter(|row| row.day == day).map_or(0, |row| row.messages);
-        let relays = &mut self.destinations().relays;
-        relays.learn(relay, site, day, taken);
-        Ok(decide(relays, day, cap).map(|decided| (decided, day)))
+        let counts = &mut self.destinations().warm_up;
+        counts.learn(relay, site, day, taken);
+        Ok(decide(counts, cap).map(|decided| (decided, day)))
     }
 }
 
@@ -152,8 +154,8 @@ impl Share<'_> {
     /// Records that the message was accepted. Returns the count to store, if the relay warms up.
     pub(super) fn used(mut self) -> Option<CountHandedOver> {
         let day = self.day.take()?;
-        let Self { shared, relay, .. } = self;
-        shared.destinations().relays.end_share(relay, &self.site, day, true);
+        let Self { shared, relay, account, .. } = self;
+        shared.destinations().warm_up.end_share(relay, &self.site, account, day, true);
         let relay = shared.relays.relay(relay).name.to_string();
         Some(CountHandedOver { relay, site: std::mem::take(&mut self.site), day })
     }
@@ -162,7 +164,7 @@ impl Share<'_> {
 impl Drop for Share<'_> {
     fn drop(&mut self) {
         if let Some(day) = self.day {
-            self.shared.destinations().relays.end_share(self.relay, &self.site, day, false);
+            self.shared.destinations().warm_up.end_share(self.relay, &self.site, self.account, day, false);
         }
     }
 }

@@ -45,7 +45,7 @@ impl Transfers {
         if transfer.unreadable_since.is_some() {
             return wait(WaitReason::Backoff, "The content of the message could not be read.".to_owned());
         }
-        if due >= next_day(now) && self.is_used_up(record) {
+        if due >= next_day(now) && self.is_used_up(account, record) {
             let detail = "The relays have sent as much as they may in one day while they warm up.".to_owned();
             return wait(WaitReason::Relay, detail);
         }
@@ -54,7 +54,10 @@ impl Transfers {
             && transfer.crashes == 0
             && matches!(self.shared.routes.seen(domain), DomainState::Nothing | DomainState::Asked(_))
         {
-            return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
+            return wait(
+                WaitReason::Dns,
+                format!("The mail servers of {domain} could not be looked up, or have just changed."),
+            );
         }
         if transfer.attempts == 0 {
             let obstacle = self.queue_of(account, record, now).map(|queue| (self.obstacle(&queue, &account), queue));
@@ -164,10 +167,10 @@ impl Transfers {
     }
 
     /// Returns whether no relay may send the message today.
-    fn is_used_up(&self, record: &MessageRecord) -> bool {
+    fn is_used_up(&self, account: AccountId, record: &MessageRecord) -> bool {
         let is_used_up = |number: &Number| {
             let site = self.site_by(*number, record).map_or(Cow::Borrowed(""), |site| site.name().into_owned().into());
-            self.shared.is_used_up(*number, &site).unwrap_or(false)
+            self.shared.is_used_up(*number, &site, account).unwrap_or(false)
         };
         !self.is_in_house(record) && self.relays_of(record).iter().all(is_used_up)
     }

@@ -99,9 +99,9 @@ fn not_begun(running: &mut RunningMessage<'_>, unsettled: Unsettled, why: NotSen
 async fn send(running: &mut RunningMessage<'_>, reservation: &Reservation, mut unsettled: Unsettled, row: MessageRow) {
     let (shared, queue, queued) = (running.shared, running.queue, unsettled.queued);
     let site = queue.site.name();
-    let share = match shared.share(queue.relay, &site) {
+    let share = match shared.share(queue.relay, &site, queued.place.account) {
         Ok(Some(share)) => share,
-        // The relay's daily cap is reached, so all other messages of this queue need another relay, too.
+        // The relay's daily cap is reached, so other messages of this queue need another relay, too.
         Ok(None) => {
             drop(unsettled);
             return reroute(running, &queued);

@@ -139,7 +139,7 @@ impl RunningAttempt<'_> {
         self.reservation.begins(Step::Server);
         tokio::select! {
             biased;
-            permits = self.shared.server_permits(target, account) => Ok(permits),
+            permits = self.shared.server_permits(self.queue.relay, target, account) => Ok(permits),
             () = self.shared.is_crowded() => Err(NotSentReason::LetsPass),
         }
     }

@@ -2,14 +2,15 @@
 //!
 //! A site is a set of servers, and anyone can name another site's server in a domain of their own: beside a server of
 //! their own, or by an alias of its address. Each such set is a site with connections of its own. So connections are
-//! also counted by provider and by address, and accounts share what one server may get. An account that has none is
-//! served at once, even if others have taken all.
+//! also counted by provider and by address, for each relay, whose addresses the servers see. Accounts share what one
+//! server may get. An account that has none is served at once, even if others have taken all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Shared;
+use super::relays::Number;
 use crate::base::id::AccountId;
 use crate::engine::ports::Target;
 use crate::engine::turn_permits::{TurnPermit, TurnPermits};
@@ -33,7 +34,7 @@ enum ServerKey {
 pub(super) struct Servers(Mutex<Table>);
 
 struct Table {
-    permits: HashMap<ServerKey, TurnPermits>,
+    permits: HashMap<(Number, ServerKey), TurnPermits>,
     prune_at: usize,
 }
 
@@ -44,9 +45,9 @@ impl Default for Servers {
 }
 
 impl Servers {
-    /// Returns the permits of a server that may get `most` connections. It may be known by several names: the smallest
+    /// Returns a relay's permits of a server that may get `most` connections. It may be known by several names: the smallest
     /// number counts.
-    fn permits(&self, key: ServerKey, most: usize) -> TurnPermits {
+    fn permits(&self, key: (Number, ServerKey), most: usize) -> TurnPermits {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if table.permits.len() >= table.prune_at {
             table.permits.retain(|_, permits| !permits.is_unused());
@@ -75,8 +76,13 @@ impl ServerPermits {
 }
 
 impl Shared {
-    /// Waits for the permits for a connection to `target`, a server that the DNS names.
-    pub(super) async fn server_permits(self: &Arc<Self>, target: &Target, account: AccountId) -> ServerPermits {
+    /// Waits for the permits for a connection of a relay to `target`, a server that the DNS names.
+    pub(super) async fn server_permits(
+        self: &Arc<Self>,
+        relay: Number,
+        target: &Target,
+        account: AccountId,
+    ) -> ServerPermits {
         let mut taken = ServerPermits::default();
         let name = [target.host.to_string()];
         let provider = self.shaping.provider_of(&name);
@@ -86,7 +92,7 @@ impl Shared {
             if address.is_loopback() { ServerKey::Name(Arc::clone(&target.host)) } else { ServerKey::Address(address) };
         // Always in this order, so that no two messages wait for each other.
         for key in [Some(server), provider.map(|name| ServerKey::Provider(name.into()))].into_iter().flatten() {
-            let permits = self.servers.permits(key, most);
+            let permits = self.servers.permits((relay, key), most);
             let is_first = !permits.has_waiters();
             let mut turn = std::pin::pin!(permits.take(account));
             let permit = tokio::select! {

@@ -262,3 +262,16 @@ async fn a_bounded_number_of_attempts_waits_for_connections() {
     world.pass(0).await;
     assert_eq!(world.net.seen().len(), 111);
 }
+
+#[tokio::test]
+async fn each_relay_has_its_own_connections_to_a_server() {
+    let world = World::with(vec![mx("one", &[]), mx("two", &[])]).await;
+    let gate = name_shared_server(&world, 80);
+    for n in 0..80 {
+        world.send(&format!("u@names{n}.test")).await;
+    }
+    world.net.has_seen(20).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 80);
+}

@@ -19,7 +19,7 @@ use crate::machine::destination::{EXTRA_MAX, Input};
 /// Number of entries at which unused ones are removed.
 const PRUNE_FROM: usize = 1_024;
 
-/// What the connections to a server are counted by.
+/// Key of a count of connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum ServerKey {
     /// The provider that runs the server.
@@ -45,8 +45,8 @@ impl Default for Servers {
 }
 
 impl Servers {
-    /// Returns a relay's permits of a server that may get `most` connections. It may be known by several names: the smallest
-    /// number counts.
+    /// Returns a relay's permits of a server that may get `most` connections. It may be known by several names: the
+    /// smallest number counts.
     fn permits(&self, key: (Number, ServerKey), most: usize) -> TurnPermits {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if table.permits.len() >= table.prune_at {

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use super::chart::{Bar, Chart, Column, Heading, Rates, percent};
 use super::components::grouped;
 use super::paging;
-use super::search::typed;
+use super::search::{last, typed};
 use super::timestamp::{Moment, lasted, start_of_day};
 use super::wording::provider;
 use crate::base::time::Timestamp;
@@ -218,10 +218,12 @@ fn rolling(before: &Outcomes, outcomes: &Outcomes, steps_of_week: usize) -> Vec<
 fn link(at: Timestamp, span: Span, zone: &TimeZone, links: Links) -> Option<String> {
     let Links::Messages(stream) = links else { return None };
     let search = match span.step() {
-        Step::Hour => format!("after:{} before:{}", hour_text(at, zone), hour_text(at + HOUR, zone)),
+        Step::Hour => {
+            format!("after:{} until:{}", hour_text(at, zone), last(&hour_text(at + HOUR, zone), zone))
+        }
         Step::Day => {
-            let day = |at: Timestamp| Moment::new(at, zone.clone()).date();
-            format!("after:{} before:{}", day(at + DAY / 2), day(at + DAY + DAY / 2))
+            let day = Moment::new(at + DAY / 2, zone.clone()).date();
+            format!("after:{day} until:{day}")
         }
     };
     let stream = stream.map_or("", Stream::as_str);
@@ -370,9 +372,9 @@ mod tests {
         let at: Timestamp = "2026-10-21T22:00:00.000+00:00".parse().unwrap();
         let to = |span, links| link(at, span, &zone(), links);
         let day = to(Span::Week, Links::Messages(None)).unwrap();
-        assert_eq!(day, "/messages?q=after%3A2026-10-22+before%3A2026-10-23");
+        assert_eq!(day, "/messages?q=after%3A2026-10-22+until%3A2026-10-22");
         let hour = to(Span::Day, Links::Messages(Some(Stream::Marketing))).unwrap();
-        assert!(hour.starts_with("/messages?q=after%3A2026-10-22T00%3A00+before%3A2026-10-22T01%3A00"), "{hour}");
+        assert!(hour.starts_with("/messages?q=after%3A2026-10-22T00%3A00+until%3A2026-10-22T00%3A59"), "{hour}");
         assert!(hour.ends_with("&amp;stream=marketing") && to(Span::Day, Links::None).is_none());
     }
 }

@@ -81,8 +81,8 @@ fn sentence(field: &str, error: &str) -> String {
 /// Returns the name of a field at the start of a sentence.
 fn subject(field: &str) -> Cow<'static, str> {
     let known = match field {
-        "after" => "The time after \"after:\"",
-        "before" => "The time after \"before:\"",
+        "after" => "The start of the range",
+        "before" => "The end of the range",
         "answer" | "code" | "key" => return format!("The value after \"{field}:\"").into(),
         "message_id_header" => "The Message-ID",
         "to" | "from" | "email" => "The address",

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use url::form_urlencoded;
 
 use crate::base::id::{EventId, MessageId};
+use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -19,14 +20,14 @@ use crate::http::error::ApiError;
 use crate::http::event_stream::EventStream;
 use crate::http::handlers::events::{followed, last_event_id, refused};
 use crate::http::handlers::exports::{exported, of_events};
-use crate::panel::components::FormErrors;
+use crate::panel::components::{Choice, FormErrors};
 use crate::panel::event::{Event, EventLine};
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::search::{TimeField, moment};
+use crate::panel::search::{TimeField, end, in_words, last, moment, presets};
 
 /// Rows of a page. The page and everything it loads stay below 60 KB.
 const ROWS: usize = 40;
@@ -37,9 +38,13 @@ struct EventsPage {
     frame: PageFrame,
     asked: TypedFilters,
     kinds: [EventType; 9],
-    /// Fields of the first day or time, and of the end.
+    /// Fields of the first and of the last day or time.
     after: TimeField,
-    before: TimeField,
+    until: TimeField,
+    /// Ranges to choose.
+    ranges: Vec<Choice>,
+    /// Filters in words, and the links that remove them.
+    without: Vec<(String, String)>,
     faults: Vec<String>,
     lines: Vec<EventLine>,
     newer: Option<String>,
@@ -50,23 +55,26 @@ struct EventsPage {
 }
 
 /// Filters as typed.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct TypedFilters {
     kind: String,
     message: String,
     after: String,
-    before: String,
+    /// Last day or time.
+    until: String,
 }
 
 impl TypedFilters {
-    fn of(query: &Form) -> Self {
-        let [kind, message, after, before] =
-            ["type", "message_id", "after", "before"].map(|name| query.text(name).to_owned());
-        Self { kind, message, after, before }
+    /// Returns the filters of a page. The API's `before`, the moment after the range, is accepted too.
+    fn of(query: &Form, zone: &TimeZone) -> Self {
+        let [kind, message, after, until] =
+            ["type", "message_id", "after", "until"].map(|name| query.text(name).to_owned());
+        let before = query.given("before").filter(|_| until.is_empty());
+        Self { kind, message, after, until: before.map_or(until, |before| last(before, zone)) }
     }
 
     fn is_filtered(&self) -> bool {
-        [&self.kind, &self.message, &self.after, &self.before].iter().any(|text| !text.is_empty())
+        [&self.kind, &self.message, &self.after, &self.until].iter().any(|text| !text.is_empty())
     }
 
     /// Returns the API's filter. `None` if no event can match; a malformed identifier is treated as unknown. Days
@@ -76,11 +84,11 @@ impl TypedFilters {
             "" => None,
             text => Some(violations.check("type", text.parse())?),
         };
-        let mut time = |name: &str, text: &str| match text {
+        let mut time = |name: &str, text: String| match text.as_str() {
             "" => Some(None),
-            text => violations.check(name, moment(text, zone).parse()).map(Some),
+            text => violations.check(name, text.parse()).map(Some),
         };
-        let (after, before) = (time("after", &self.after)?, time("before", &self.before)?);
+        let (after, before) = (time("after", moment(&self.after, zone))?, time("before", end(&self.until, zone))?);
         let message = match self.message.as_str() {
             "" => None,
             text => Some(text.parse().ok()?),
@@ -90,13 +98,19 @@ impl TypedFilters {
 
     /// Returns `path` with the filters and one more parameter.
     fn address(&self, path: &str, more: Option<(&str, &str)>) -> String {
+        let range = [("after", self.after.as_str()), ("until", self.until.as_str())];
+        self.address_with(path, range.into_iter().chain(more))
+    }
+
+    /// Returns the address of the same list in the API.
+    fn api_address(&self, public_url: &str, zone: &TimeZone) -> String {
+        let range = [("after", &moment(&self.after, zone)), ("before", &end(&self.until, zone))];
+        self.address_with(&format!("{public_url}/v1/events"), range.map(|(name, value)| (name, value.as_str())))
+    }
+
+    fn address_with<'a>(&'a self, path: &str, more: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        let asked = [
-            ("type", self.kind.as_str()),
-            ("message_id", self.message.as_str()),
-            ("after", self.after.as_str()),
-            ("before", self.before.as_str()),
-        ];
+        let asked = [("type", self.kind.as_str()), ("message_id", self.message.as_str())];
         for (name, value) in asked.into_iter().chain(more).filter(|(_, value)| !value.is_empty()) {
             query.append_pair(name, value);
         }
@@ -104,6 +118,28 @@ impl TypedFilters {
             query if query.is_empty() => path.to_owned(),
             query => format!("{path}?{query}"),
         }
+    }
+
+    /// Returns each filter in words, and the link that removes it: first the range of times.
+    fn without_each(&self, zone: &TimeZone) -> Vec<(String, String)> {
+        let link = |rest: Self| rest.address("/events", None);
+        let range = in_words(&self.after, &self.until, zone).map(|words| format!("Events {words}"));
+        let range = range.map(|words| (words, Self { after: String::new(), until: String::new(), ..self.clone() }));
+        let kind = (format!("Type: {}", self.kind), Self { kind: String::new(), ..self.clone() });
+        let message = (format!("Message: {}", self.message), Self { message: String::new(), ..self.clone() });
+        let [kind, message] = [(&self.kind, kind), (&self.message, message)]
+            .map(|(value, removal)| Some(removal).filter(|_| !value.is_empty()));
+        [range, kind, message].into_iter().flatten().map(|(words, rest)| (words, link(rest))).collect()
+    }
+
+    /// Returns the links to the same list with another range.
+    fn ranges(&self, now: Timestamp, zone: &TimeZone) -> Vec<Choice> {
+        let choice = |(words, after, until): (&str, String, String)| {
+            let is_here = (&self.after, &self.until) == (&after, &until);
+            let path = Self { after, until, ..self.clone() }.address("/events", None);
+            Choice { words: words.to_owned(), path, is_here }
+        };
+        presets(now, zone).into_iter().map(choice).collect()
     }
 }
 
@@ -116,7 +152,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, PageError
 fn written(visit: &Visit<'_>, status: StatusCode, refused: Option<Violations>) -> Result<Answer, PageError> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
     let query = Form::of_query(&visit.call);
-    let asked = TypedFilters::of(&query);
+    let asked = TypedFilters::of(&query, &zone);
     let mut violations = Violations::new();
     let filter = asked.filter(&zone, &mut violations);
     let newer: Option<EventId> = query.given("newer").and_then(|text| text.parse().ok());
@@ -135,18 +171,20 @@ fn written(visit: &Visit<'_>, status: StatusCode, refused: Option<Violations>) -
     let to = |name, id: Option<&str>| asked.address("/events", Some((name, id.unwrap_or(&place))));
     let has_newer = if newer.is_some() { has_next } else { older.is_some() };
     let has_older = if newer.is_some() { true } else { has_next };
-    let is_newest = !has_newer && asked.after.is_empty() && asked.before.is_empty() && filter.is_some();
+    let is_newest = !has_newer && asked.after.is_empty() && asked.until.is_empty() && filter.is_some();
     let public_url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
     let page = EventsPage {
         frame: PageFrame::new(visit, "Events", "/events")?,
         kinds: EventType::ALL,
         after: TimeField::new(&asked.after, &zone),
-        before: TimeField::new(&asked.before, &zone),
+        until: TimeField::new(&asked.until, &zone),
+        ranges: asked.ranges(visit.now, &zone),
+        without: asked.without_each(&zone),
         faults: FormErrors::from(refused.unwrap_or(violations)).all(),
         newer: has_newer.then(|| to("newer", first)),
         older: has_older.then(|| to("older", last)),
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
-        curl: asked.address(&format!("{public_url}/v1/events"), None),
+        curl: asked.api_address(public_url, &zone),
         lines: EventLine::list(events, &zone, visit.now),
         asked,
     };
@@ -157,7 +195,7 @@ fn written(visit: &Visit<'_>, status: StatusCode, refused: Option<Violations>) -
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, PageError> {
     let mut violations = Violations::new();
     let (query, zone) = (Form::of_query(&visit.call), visit.account.time_zone.zone());
-    let filter = TypedFilters::of(&query).filter(&zone, &mut violations);
+    let filter = TypedFilters::of(&query, &zone).filter(&zone, &mut violations);
     let filter = filter.map(|filter| of_events(&visit.api.engine, filter, &mut violations));
     if !violations.is_empty() {
         return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, Some(violations));
@@ -185,7 +223,7 @@ pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, PageErr
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
     let zone = visit.account.time_zone.zone();
-    let filter = TypedFilters::of(&query).filter(&zone, &mut violations);
+    let filter = TypedFilters::of(&query, &zone).filter(&zone, &mut violations);
     let given = last_event_id(&visit.call, &mut violations);
     // The header is newer than the parameter: browsers send it when they reconnect.
     let after = given.or_else(|| query.given("last_event_id").and_then(|text| text.parse().ok()));

@@ -25,7 +25,7 @@ use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
 use crate::panel::pages::saved_searches::{RefusedName, SavedSearches};
 use crate::panel::pages::{events, metadata_values, recipient_offers};
-use crate::panel::search::{Search, Term, TimeField, in_words, with_times};
+use crate::panel::search::{Search, Term, TimeField, presets, with_times};
 use crate::panel::status_group::{StatusGroup, TABS};
 use crate::panel::timestamp::{Days, Moment};
 use crate::panel::wording::{EXPORT_SPAN, capitalized};
@@ -47,13 +47,17 @@ struct MessagesPage {
     /// Values of the status field.
     statuses: Vec<(&'static str, String)>,
     streams: [Stream; 2],
-    /// Fields of the first day or time, and of the end.
+    /// Fields of the first and of the last day or time.
     after: TimeField,
-    before: TimeField,
+    until: TimeField,
+    /// Ranges to choose.
+    ranges: Vec<Choice>,
     lines: Vec<MessageLine>,
     newer: Option<String>,
     older: Option<String>,
     is_filtered: bool,
+    /// Whether words are searched in subjects.
+    has_words: bool,
     /// Time at which the search stopped, if it stopped before the end.
     looked_back_to: Option<Moment>,
     without: Vec<(String, String)>,
@@ -187,6 +191,8 @@ pub(super) async fn written(
         "removed" => Some("Saved search removed."),
         _ => None,
     };
+    let [first_time, last_time] = search.range(&zone);
+    let removal = |(words, rest): (String, Vec<_>)| (words, address("/messages", &rest, None));
     let page = MessagesPage {
         is_exportable,
         export_span: EXPORT_SPAN,
@@ -201,17 +207,16 @@ pub(super) async fn written(
         tabs: tabs(&search),
         statuses: statuses(),
         streams: Stream::ALL,
-        after: TimeField::new(search.time("after"), &zone),
-        before: TimeField::new(search.time("before"), &zone),
+        after: TimeField::new(&first_time, &zone),
+        until: TimeField::new(&last_time, &zone),
+        ranges: presets(visit.now, &zone).into_iter().map(|preset| range(&search, &zone, preset)).collect(),
         lines: MessageLine::list(&found.rows, &zone, visit.now),
         newer,
         older,
         looked_back_to: cut_at.map(|id| Moment::new(id.timestamp(), zone.clone())),
         is_filtered: !search.is_empty(),
-        without: search
-            .without_each()
-            .map(|(word, rest)| (filter_words(word, &zone), address("/messages", &rest, None)))
-            .collect(),
+        has_words: search.terms.iter().any(|term| matches!(term, Term::Word(_))),
+        without: search.without_each(&zone).into_iter().map(removal).collect(),
         search,
     };
     html::page(status, &page)
@@ -219,7 +224,7 @@ pub(super) async fn written(
 
 /// Returns the search of a page or export. Days from the date fields replace typed ones.
 pub(super) fn search_of(query: &Form, zone: &TimeZone) -> Search {
-    let text = with_times(query.text("q"), ["after", "before"].map(|name| (name, query.field(name))));
+    let text = with_times(query.text("q"), &["after", "before", "until"].map(|name| (name, query.field(name))));
     Search::read(&text, query.text("status"), query.text("stream"), zone)
 }
 
@@ -261,14 +266,15 @@ fn statuses() -> Vec<(&'static str, String)> {
     groups.chain(Status::ALL.into_iter().map(|status| (status.as_str(), capitalized(status.as_str())))).collect()
 }
 
-/// Returns the words of a filter: days and times say whether they are included.
-fn filter_words(typed: String, zone: &TimeZone) -> String {
-    match typed.split_once(':') {
-        Some((name, time)) if name.eq_ignore_ascii_case("after") => format!("Accepted from {}", in_words(time, zone)),
-        Some((name, time)) if name.eq_ignore_ascii_case("before") => {
-            format!("Accepted before {}", in_words(time, zone))
-        }
-        _ => typed,
+/// Returns the link to the same search with another range.
+fn range(search: &Search, zone: &TimeZone, (words, first, last): (&str, String, String)) -> Choice {
+    let text = with_times(&search.text, &[("after", Some(&first)), ("until", Some(&last))]);
+    let params =
+        search.params().into_iter().map(|(name, value)| (name, if name == "q" { text.clone() } else { value }));
+    Choice {
+        words: words.to_owned(),
+        path: address("/messages", &params.collect::<Vec<_>>(), None),
+        is_here: search.range(zone) == [first, last],
     }
 }
 
@@ -311,13 +317,6 @@ pub(super) fn address(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_and_times_of_a_filter_say_whether_they_are_included() {
-        let words = |typed: &str| filter_words(typed.to_owned(), &TimeZone::UTC);
-        let words = ["after:2026-11-20", "Before:2026-11-21T15:00:00.000Z", "order"].map(words);
-        assert_eq!(words, ["Accepted from 2026-11-20", "Accepted before 21 Nov 2026, 15:00:00 UTC", "order"]);
-    }
 
     #[test]
     fn a_message_that_waits_for_an_attempt_shows_its_time() {

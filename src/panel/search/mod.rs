@@ -1,6 +1,7 @@
 //! Query of the search box: words of the subject, operators, or a pasted value whose kind is recognised. Operators have
 //! the names of the API's filters, and the same function checks them.
 
+mod range;
 mod time;
 
 use jiff::tz::TimeZone;
@@ -12,12 +13,13 @@ use crate::engine::messages::MessageFilter;
 use crate::http::handlers::messages::{filter_of, metadata_of, named_id};
 use crate::panel::status_group::StatusGroup;
 
-pub(super) use time::{TimeField, in_words, moment, typed};
+pub(super) use range::{end, in_words, last, presets, with_times};
+pub(super) use time::{TimeField, moment, typed};
 
 /// Maximum number of characters read from a search.
 const CHARACTERS_MAX: usize = 500;
 /// Operators and their filters: first those of the API, then those of the panel alone.
-const OPERATORS: [(&str, &str); 13] = [
+const OPERATORS: [(&str, &str); 14] = [
     ("to", "to"),
     ("from", "from"),
     ("subject", "subject"),
@@ -27,6 +29,7 @@ const OPERATORS: [(&str, &str); 13] = [
     ("via", "via"),
     ("after", "after"),
     ("before", "before"),
+    ("until", "until"),
     ("domain", "domain"),
     ("key", "key"),
     ("code", "code"),
@@ -104,7 +107,7 @@ impl Search {
     fn leave_out(&mut self, part: &str, zone: &TimeZone) {
         match self.term(part, zone) {
             Some(Term::Filter("after" | "before", _, typed)) => {
-                self.faults.push(format!("-{typed} is not supported. Use before: or after: without the minus."));
+                self.faults.push(format!("-{typed} is not supported. Use after: or until: without the minus."));
             }
             Some(term) => self.terms.push(Term::Not(Box::new(term))),
             None => {}
@@ -131,6 +134,7 @@ impl Search {
                 return None;
             }
             Some((name @ ("after" | "before"), value)) => filter(name, moment(value, zone)),
+            Some(("until", value)) => filter("before", end(value, zone)),
             Some((name, value)) => filter(name, value.to_owned()),
             None => match part.strip_prefix("id:").unwrap_or(part).parse() {
                 Ok(id) => Term::Id(id),
@@ -217,13 +221,20 @@ impl Search {
         self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the day or time typed for `after` or `before`. Empty if none was typed.
-    pub(super) fn time(&self, name: &str) -> &str {
-        let typed = self.terms.iter().find_map(|term| match term {
-            Term::Filter(known, _, typed) if *known == name => typed.split_once(':').map(|(_, value)| value),
-            _ => None,
-        });
-        typed.unwrap_or_default()
+    /// Returns the first and the last day or time of the typed range. Empty if none was typed.
+    pub(super) fn range(&self, zone: &TimeZone) -> [String; 2] {
+        let typed = |wanted: &str| {
+            let mut terms = self.terms.iter();
+            let found = terms.find_map(|term| match term {
+                Term::Filter(name, _, typed) if *name == wanted => typed.split_once(':'),
+                _ => None,
+            });
+            found.map_or_else(String::new, |(name, value)| match name.eq_ignore_ascii_case("before") {
+                true => last(value, zone),
+                false => value.to_owned(),
+            })
+        };
+        [typed("after"), typed("before")]
     }
 
     /// Returns the filter for the engine. `violations` receives invalid values.
@@ -281,33 +292,24 @@ impl Search {
         parts.iter().enumerate().filter_map(hint).collect()
     }
 
-    /// Returns, for each term, the term and the search parameters without it.
-    pub(super) fn without_each(&self) -> impl Iterator<Item = (String, QueryParams)> {
+    /// Returns, for each filter, its words and the search parameters without it: first the range of times.
+    pub(super) fn without_each(&self, zone: &TimeZone) -> Vec<(String, QueryParams)> {
+        let with = |text: String| vec![("q", text), ("status", self.status.clone()), ("stream", self.stream.clone())];
+        let [after, until] = self.range(zone);
+        let without_range = with_times(&self.text, &[("after", Some("")), ("until", Some(""))]);
+        let range = in_words(&after, &until, zone).map(|words| (format!("Accepted {words}"), with(without_range)));
         let parts: Vec<String> = parts(&self.text).collect();
-        let chosen = [("status", &self.status), ("stream", &self.stream)];
-        let typed = (0..parts.len()).map(move |place| {
+        let typed = (0..parts.len()).filter(|place| range::bound(&parts[*place]).is_none()).map(|place| {
             let rest = parts.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, part)| quoted(part));
-            let rest = rest.collect::<Vec<_>>().join(" ");
-            let params = vec![("q", rest), ("status", self.status.clone()), ("stream", self.stream.clone())];
-            (parts[place].clone(), params)
+            (parts[place].clone(), with(rest.collect::<Vec<_>>().join(" ")))
         });
-        let chosen = chosen.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| {
+        let chosen = [("status", "Status", &self.status), ("stream", "Stream", &self.stream)];
+        let chosen = chosen.into_iter().filter(|(_, _, value)| !value.is_empty()).map(|(name, words, value)| {
             let params = self.params().into_iter().filter(|(other, _)| *other != name).collect();
-            (format!("{name}: {value}"), params)
+            (format!("{words}: {value}"), params)
         });
-        typed.chain(chosen)
+        range.into_iter().chain(typed).chain(chosen).collect()
     }
-}
-
-/// Returns the search text with these values of `after` and `before`. An empty value removes the term.
-pub(super) fn with_times(text: &str, times: [(&str, Option<&str>); 2]) -> String {
-    let is_kept = |part: &String| {
-        let name = part.split_once(':').map_or("", |(name, _)| name);
-        times.iter().all(|(time, given)| given.is_none() || !name.eq_ignore_ascii_case(time))
-    };
-    let kept = parts(text).filter(is_kept).map(|part| quoted(&part));
-    let given = times.iter().filter_map(|(name, given)| Some((name, given.filter(|value| !value.is_empty())?)));
-    kept.chain(given.map(|(name, value)| quoted(&format!("{name}:{value}")))).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the filter for these values: the API's filters with their checks, and the panel's own.

@@ -99,14 +99,15 @@ fn a_word_like_a_metadata_pair_has_a_hint() {
 }
 
 #[test]
-fn chosen_days_replace_typed_ones() {
-    let times = |after, before| [("after", after), ("before", before)];
-    let text = "\"big order\" After:2026-11-20 before:2026-11-21";
-    assert_eq!(with_times(text, times(None, None)), text);
-    assert_eq!(with_times(text, times(Some("2026-11-01"), Some(""))), "\"big order\" after:2026-11-01");
-    assert_eq!(with_times("", times(None, Some("2026-11-02"))), "before:2026-11-02");
-    let search = read("after:2026-11-20 before:2026-11-20T00:00:00Z");
-    assert_eq!((search.time("after"), search.time("before")), ("2026-11-20", "2026-11-20T00:00:00Z"));
+fn the_range_of_a_search_includes_its_last_day() {
+    let utc = TimeZone::UTC;
+    for text in ["after:2026-11-20 until:2026-11-28", "after:2026-11-20 Before:2026-11-29"] {
+        let search = Search::read(text, "", "", &utc);
+        assert_eq!(search.value("before"), Some("2026-11-29T00:00:00.000+00:00"));
+        assert_eq!(search.range(&utc), ["2026-11-20", "2026-11-28"]);
+    }
+    assert_eq!(read("until:2026-11-28 before:2026-11-28").faults.len(), 1);
+    assert_eq!(read("order").range(&utc), ["", ""]);
 }
 
 #[test]
@@ -141,11 +142,15 @@ fn invalid_terms_are_reported() {
 #[test]
 fn each_term_can_be_removed() {
     let search = Search::read("big \"my order\" to:a@b.c", "queued", "", &TimeZone::UTC);
-    let without: Vec<_> = search.without_each().map(|(part, params)| (part, params[0].1.clone())).collect();
+    let without = search.without_each(&TimeZone::UTC);
+    let without: Vec<_> = without.into_iter().map(|(part, params)| (part, params[0].1.clone())).collect();
     assert_eq!(without[0], ("big".to_owned(), "\"my order\" to:a@b.c".to_owned()));
     assert_eq!(without[1], ("my order".to_owned(), "big to:a@b.c".to_owned()));
     assert_eq!(without.len(), 4);
-    assert_eq!(without[3].0, "status: queued");
+    assert_eq!(without[3].0, "Status: queued");
+    let range = read("order after:2026-11-20 until:2026-11-28").without_each(&TimeZone::UTC);
+    assert_eq!((range[0].0.as_str(), range[0].1[0].1.as_str()), ("Accepted 20 to 28 Nov 2026", "order"));
+    assert_eq!(range.len(), 2);
 }
 
 #[test]

@@ -54,13 +54,8 @@ impl TimeField {
     }
 }
 
-/// Returns a typed day or time in words: a day as typed, and a time as pages show it.
-pub(in crate::panel) fn in_words(text: &str, zone: &TimeZone) -> String {
-    let at = parsed(text, zone).filter(|_| text.len() != DAY_BYTES);
-    at.map_or_else(|| text.to_owned(), |at| Moment::new(at, zone.clone()).text())
-}
-
-fn parsed(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+/// Returns the moment of a typed day or time.
+pub(super) fn parsed(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     moment(text, zone).parse().ok()
 }
 
@@ -111,8 +106,5 @@ mod tests {
         assert_eq!(field("2026-11-20"), ("date", "2026-11-20".to_owned()));
         assert_eq!(field("2026-11-20T14:00:00.000+00:00"), ("datetime-local", "2026-11-20T15:00".to_owned()));
         assert_eq!(field("yesterday"), ("text", "yesterday".to_owned()));
-        assert_eq!(in_words("2026-11-20T15:00", &vienna()), "20 Nov 2026, 15:00:00 CET");
-        assert_eq!(in_words("2026-11-20", &vienna()), "2026-11-20");
-        assert_eq!(in_words("soon", &vienna()), "soon");
     }
 }

@@ -52,9 +52,9 @@ impl<O: Copy + Eq + Hash> TurnPermits<O> {
         permit
     }
 
-    /// Reduces the number of permits to at most `count`.
-    pub(super) fn lower(&self, count: usize) {
-        self.limit().lower(count);
+    /// Increases the number of permits to at least `count`.
+    pub(super) fn raise(&self, count: usize) {
+        self.limit().raise(count);
     }
 
     /// Returns whether a request waits for a permit.

@@ -35,9 +35,9 @@ impl<T, O: Copy + Eq + Hash> FairLimit<T, O> {
         Self { extra: Some(extra), ..Self::new(permits) }
     }
 
-    /// Reduces the number of permits to at most `permits`, at least one. Granted permits stay.
-    pub fn lower(&mut self, permits: usize) {
-        self.permits = self.permits.min(permits.max(1));
+    /// Increases the number of permits to at least `permits`.
+    pub fn raise(&mut self, permits: usize) {
+        self.permits = self.permits.max(permits);
     }
 
     /// Queues `waiter` after the others of its owner.
@@ -160,10 +160,11 @@ mod tests {
         permits.withdraw(|waiter| *waiter < 200);
         (0..4).for_each(|_| permits.release(account(1)));
         assert_eq!(granted(&mut permits), [400]);
-        permits.lower(2);
-        permits.transfer(account(3), account(2));
-        permits.release(account(2));
-        assert_eq!(granted(&mut permits), Vec::<i32>::new());
+        permits.transfer(account(3), account(4));
+        assert_eq!(granted(&mut permits), Vec::<i32>::new(), "two accounts have two permits each");
+        permits.raise(5);
+        permits.raise(1);
+        assert_eq!(granted(&mut permits), [202]);
     }
 
     proptest! {

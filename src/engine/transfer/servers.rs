@@ -46,7 +46,7 @@ impl Default for Servers {
 
 impl Servers {
     /// Returns a relay's permits of a server that may get `most` connections. It may be known by several names: the
-    /// smallest number counts.
+    /// largest number counts, because anyone can give it a name with a small one. A provider has a count of its own.
     fn permits(&self, key: (Number, ServerKey), most: usize) -> TurnPermits {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if table.permits.len() >= table.prune_at {
@@ -54,7 +54,7 @@ impl Servers {
             table.prune_at = PRUNE_FROM.max(table.permits.len() * 2);
         }
         let permits = table.permits.entry(key).or_insert_with(|| TurnPermits::exceedable(most, EXTRA_MAX)).clone();
-        permits.lower(most);
+        permits.raise(most);
         permits
     }
 }

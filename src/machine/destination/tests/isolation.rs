@@ -113,6 +113,7 @@ fn a_message_that_expires_during_another_account_s_backoff_is_sent() {
     let mut model = refusing();
     model.step(requested(3, RequestedLimit::Pause(SOON)));
     model.due_until(4, START.wall + Duration::from_secs(10));
+    assert!(!model.is_put_off(4), "it ends the backoff");
     model.step(requested(5, RequestedLimit::Pause(SOON)));
     assert!(model.is_put_off(4));
 }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum length in bytes. The name of a site with many mail servers lists all of them.
-const BYTES_MAX: usize = 2_000;
+/// Maximum length in bytes. The name of a site lists all of its mail servers, unless it would be longer.
+pub const BYTES_MAX: usize = 2_000;
 
 /// The name of a site, in visible ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -2,11 +2,17 @@
 //! exclusive and reads the rows here. A message that is canceled, suppressed, paused or expired while it waits for a
 //! place is never sent. A message that another operation decides about gives up its place at once.
 
+use std::time::Duration;
+
 use super::Shared;
 use super::settle::{LeasedRows, Unsettled};
 use super::site::Site;
 use crate::engine::lease::Reservation;
+use crate::machine::destination::QueuedMessage;
 use crate::store::error::StoreError;
+
+/// Maximum time between two checks whether a waiting message has expired.
+const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 /// Reason why a message is not sent.
 pub(super) enum NotSentReason {
@@ -42,6 +48,18 @@ impl Shared {
             () = self.closing() => Err(NotSentReason::Stopping),
             () = reservation.revoked() => Err(NotSentReason::Revoked),
             done = work => Ok(done),
+        }
+    }
+
+    /// Resolves when a message that waits has expired.
+    pub(super) async fn expired(&self, queued: &QueuedMessage) {
+        loop {
+            let left = queued.give_up_at.since(self.expiry());
+            if left.is_zero() {
+                return;
+            }
+            // The service's time may pass faster than this wait.
+            tokio::time::sleep(left.min(EXPIRY_CHECK)).await;
         }
     }
 

@@ -131,6 +131,10 @@ impl RunningAttempt<'_> {
             biased;
             places = places => places,
             () = self.queue.is_wanted_by_others(claim.account, self.shared) => Err(NotSentReason::LetsPass),
+            () = self.shared.expired(&self.unsettled.queued) => {
+                let rows = self.shared.look(&self.unsettled.queued, Some(&self.queue.site));
+                Err(rows.map_or_else(NotSentReason::Unreadable, NotSentReason::Rows))
+            }
         }
     }
 

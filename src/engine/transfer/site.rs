@@ -7,12 +7,10 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::provider_name::provider_name;
+use crate::domain::site_name::BYTES_MAX;
 use crate::engine::relay::Smarthost;
 use crate::smtp::outcome::LoopCheck;
 use crate::smtp::shaping::Shaping;
-
-/// Maximum length of a name that lists the servers, in bytes.
-const NAMES_BYTES_MAX: usize = 512;
 
 /// Target of mail. Each relay that sends there has one destination queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +77,7 @@ impl Site {
 fn name_of(servers: &[String]) -> String {
     let all = servers.join(",");
     match servers {
-        [first, others @ ..] if all.len() > NAMES_BYTES_MAX && !others.is_empty() => {
+        [first, others @ ..] if all.len() > BYTES_MAX && !others.is_empty() => {
             format!("{first}+{}-{}", others.len(), hex::encode(&Sha256::digest(&all)[..8]))
         }
         _ => all,
@@ -113,12 +111,12 @@ mod tests {
     #[test]
     fn many_servers_have_a_short_name_of_their_own() {
         let servers = |last: &str| -> Vec<String> {
-            let many = (0..40).map(|number| format!("mx{number:02}.a-rather-long-name.host.example"));
+            let many = (0..80).map(|number| format!("mx{number:02}.a-rather-long-name.host.example"));
             many.chain([last.to_owned()]).collect()
         };
         let name = |last| Site::of_servers(&servers(last), Shaping::built_in()).name().into_owned();
         let one = name("mx98.host.example");
-        assert!(one.starts_with("mx00.a-rather-long-name.host.example+40-") && one.len() < 60, "{one}");
+        assert!(one.starts_with("mx00.a-rather-long-name.host.example+80-") && one.len() < 60, "{one}");
         assert_eq!(one, name("mx98.host.example"));
         assert_ne!(one, name("mx99.host.example"));
     }

@@ -47,6 +47,8 @@ async fn permits(running: &RunningMessage<'_>, queued: QueuedMessage) -> Result<
         biased;
         () = shared.closing() => Err(NotSentReason::Stopping),
         permits = shared.attempt_permits(queue, claim) => Ok(permits),
+        // It ends now, which needs no permit.
+        () = shared.expired(&queued) => Ok(AttemptPermits::default()),
         () = queue.is_wanted_by_others(claim.account, shared) => Err(NotSentReason::LetsPass),
     }
 }

@@ -275,3 +275,25 @@ async fn each_relay_has_its_own_connections_to_a_server() {
     world.pass(0).await;
     assert_eq!(world.net.seen().len(), 80);
 }
+
+#[tokio::test]
+async fn messages_that_wait_for_a_connection_expire_on_time() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    for n in 0..150 {
+        world.net.behave(&format!("mx.holds{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
+        world.send(&format!("u@holds{n}.test")).await;
+    }
+    world.net.has_seen(48).await;
+    let waiting = world.send("u@holds150.test").await;
+    tokio::task::yield_now().await;
+    world.clock.jump(Duration::from_secs(48 * 3600));
+    tokio::time::pause();
+    while world.progress(waiting).0 == "queued" {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.progress(waiting), ("failed", 0));
+    tokio::time::resume();
+    gate.add_permits(1000);
+    world.pass(0).await;
+}

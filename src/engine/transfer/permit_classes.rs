@@ -14,7 +14,7 @@ const CROWDED: Duration = Duration::from_secs(2);
 
 /// The permits.
 pub(super) struct PermitClasses {
-    /// All of them.
+    /// All of them; of attempts, those at proven sites.
     pub(super) all: FairSemaphore,
     /// Those for sites that have not accepted a message since their last failure.
     unproven: FairSemaphore,
@@ -55,11 +55,13 @@ impl PermitClasses {
 pub(super) type AttemptPermits = (ClassPermits, Option<FairPermit>);
 
 impl Shared {
-    /// Waits for the permits of an attempt of `claim`. Before, a started message takes little memory.
+    /// Waits for the permits of an attempt of `claim`. Before, a started message takes little memory. Attempts at
+    /// proven sites have permits of their own, so they never wait for the account's attempts at other sites.
     pub(super) async fn attempt_permits(&self, queue: &DestinationQueue, claim: Claim) -> AttemptPermits {
-        let trust = queue.trust(self);
-        let class = self.attempts.class(claim, trust, trust == Trust::New).await;
-        (class, self.attempts.all.take(claim).await)
+        match queue.trust(self) {
+            Trust::Proven => ([None, None], self.attempts.all.take(claim).await),
+            trust => (self.attempts.class(claim, trust, trust == Trust::New).await, None),
+        }
     }
 
     /// Resolves when an attempt has waited for a while, and others wait for permits such as it has.

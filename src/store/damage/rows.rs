@@ -35,6 +35,8 @@ use crate::store::timer_cache::Due;
 impl Store {
     /// Flips a bit in the middle of the stored value at `key`.
     pub(crate) fn damage_row(&self, table: Table, key: &[u8]) {
+        // A row whose writer was answered before it became visible is visible to the next snapshot.
+        drop(self.snapshot().unwrap());
         let transaction = self.database.begin_write().unwrap();
         {
             let mut opened = transaction.open_table(table.definition()).unwrap();

@@ -297,3 +297,26 @@ async fn messages_that_wait_for_a_connection_expire_on_time() {
     gate.add_permits(1000);
     world.pass(0).await;
 }
+
+#[tokio::test]
+async fn an_account_s_attempts_at_unproven_sites_do_not_hold_back_its_mail_for_a_proven_one() {
+    let mut world = World::new().await;
+    let id = world.send("first@good.test").await;
+    world.is_delivered(id).await;
+    let gate = fill_places(&world).await;
+    for n in 0..80 {
+        world.net.behave(&format!("mx.more{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
+        world.send(&format!("u@more{n}.test")).await;
+    }
+    let account = world.account;
+    world.become_another_account().await;
+    let seen = world.net.seen().len();
+    world.net.behave("mx.other.test", Behaviour::Holds(Arc::clone(&gate)));
+    world.send_from("us@other.test", "u@other.test").await;
+    world.net.has_seen(seen + 1).await;
+    world.account = account;
+    let id = world.send("second@good.test").await;
+    world.is_delivered(id).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+}

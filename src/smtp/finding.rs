@@ -31,7 +31,7 @@ pub fn blocked_destination() -> Bounce {
 
 /// Returns the failure for a temporary error of the DNS lookup.
 pub fn lookup_failed() -> Bounce {
-    let advice = "Nothing to do: the lookup of the domain failed, and Postrider retries the message.";
+    let advice = "The lookup of the domain failed. Nothing to do: Postrider retries the message.";
     found(BounceKind::Soft, Category::DnsFailure, "4.4.3", BounceSource::Dns, "dns-temporary", advice)
 }
 
@@ -61,7 +61,7 @@ pub fn expired() -> Bounce {
 
 /// Returns the failure for content that can't be read from our own disk at the moment.
 pub fn content_unreadable() -> Bounce {
-    let advice = "Nothing to do: the message's content could not be read from this service's disk. Postrider \
+    let advice = "The message's content could not be read from this service's disk. Nothing to do: Postrider \
                   retries for an hour.";
     soft(Category::ContentUnreadable, "4.3.0", "local-content-unreadable", advice.to_owned())
 }
@@ -76,7 +76,7 @@ pub fn content_lost() -> Bounce {
 /// Returns the failure for a connection that ended or timed out after the final dot: the server may have accepted the
 /// message or not.
 pub fn outcome_unknown() -> Bounce {
-    let advice = "Nothing to do: the receiver did not confirm the message. It is retried and may arrive twice.";
+    let advice = "The receiver did not confirm the message. Nothing to do: it is retried and may arrive twice.";
     soft(Category::ConnectionFailed, "4.4.2", "local-outcome-unknown", advice.to_owned())
 }
 
@@ -117,7 +117,7 @@ fn soft(category: Category, status: &str, rule: &str, advice: String) -> Bounce 
 
 fn tried_again(what: &str, why: &str) -> String {
     let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-    format!("Nothing to do: Postrider retries the message. {what}{why}.")
+    format!("{what}{why}. Nothing to do: Postrider retries the message.")
 }
 
 fn found(

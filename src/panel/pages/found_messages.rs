@@ -12,7 +12,7 @@ use crate::http::handlers::exports::of_messages;
 use crate::panel::components::FormErrors;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
-use crate::panel::search::Search;
+use crate::panel::search::{Search, Term};
 
 /// Result of a search: errors in it, and a page of messages.
 pub(super) struct FoundMessages {
@@ -44,19 +44,33 @@ pub(super) fn others(
 }
 
 /// Shows the first of `others` that finds something instead of a search that found nothing: the search that is shown,
-/// the text as typed if that is another one, and the result. Faults of the first search stay visible.
+/// the text as typed with the words
+/// that say what it did not match if that is another one, and the result. Faults of the first search stay visible.
 pub(super) async fn instead(
     visit: &Visit<'_>,
     (search, first): (Search, FoundMessages),
     others: Vec<Search>,
-) -> Result<(Search, Option<String>, FoundMessages), PageError> {
+) -> Result<(Search, Option<(&'static str, String)>, FoundMessages), PageError> {
     for other in others {
         let found = look(visit, &other, None, None).await?;
         if !found.page.rows.is_empty() {
-            return Ok((other, Some(search.text), FoundMessages { faults: first.faults, ..found }));
+            return Ok((
+                other,
+                Some((nothing_found(&search), search.text)),
+                FoundMessages { faults: first.faults, ..found },
+            ));
         }
     }
     Ok((search, None, first))
+}
+
+/// Returns the words before the text of a search that found nothing.
+fn nothing_found(search: &Search) -> &'static str {
+    match search.terms.as_slice() {
+        [Term::Filter("to", ..)] => "No message was sent to",
+        terms if terms.iter().all(|term| matches!(term, Term::Word(_))) => "No subject contains",
+        _ => "Nothing matches",
+    }
 }
 
 /// Reads a page of messages.

@@ -69,6 +69,8 @@ struct MessagePage {
     sent_with: Option<SentWith>,
     steps: Vec<Step>,
     live: String,
+    /// Whether the message can still change by delivery or a report of the receiver.
+    is_live: bool,
     tabs: Vec<Choice>,
     tab: Tab,
     record: Record,
@@ -152,6 +154,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, PageError
         frame,
         steps: steps(&visit, &record, &events)?,
         live: news_of(*id, &events),
+        is_live: transfer.state.status().is_waiting() || transfer.state.status() == Status::Delivered,
         tabs: tabs(*id, &tab),
         tab,
         record: Record::new(&visit, id, &format!("/messages/{id}"), &format!("/v1/messages/{id}")),
@@ -200,6 +203,7 @@ fn summary(record: &MessageRecord) -> Option<String> {
         Status::Failed => "Expired: no server accepted it in time".to_owned(),
         Status::Complained => "Marked as spam; address suppressed".to_owned(),
         Status::Suppressed => "Not sent: address suppressed".to_owned(),
+        Status::Canceled if attempt > 0 => "Canceled before it was delivered".to_owned(),
         Status::Canceled => "Canceled before it was sent".to_owned(),
     })
 }
@@ -211,7 +215,13 @@ fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
         ("Attempts", transfer.attempts.to_string()),
         ("Size", byte_size(row.size_bytes.into())),
     ];
-    facts.extend(transfer.last.relay.clone().map(|relay| ("Relay", relay)));
+    facts.extend(
+        transfer
+            .last
+            .relay
+            .clone()
+            .map(|relay| ("Relay", if relay == "direct" { "None: sent directly".to_owned() } else { relay })),
+    );
     facts
 }
 
@@ -313,6 +323,7 @@ struct CancelPage {
     frame: PageFrame,
     id: MessageId,
     to: String,
+    subject: Option<String>,
 }
 
 /// `GET /messages/{id}/cancel`: asks for confirmation. A message that no longer waits can't be canceled.
@@ -322,7 +333,8 @@ pub(in crate::panel) async fn ask_to_cancel(visit: Visit<'_>) -> Result<Answer, 
         return Ok(html::redirect(&format!("/messages/{}", record.id)));
     }
     let frame = PageFrame::new(&visit, "Cancel message", "/messages")?;
-    html::page(StatusCode::OK, &CancelPage { frame, id: record.id, to: record.row.to.as_given().to_owned() })
+    let (to, subject) = (record.row.to.as_given().to_owned(), record.row.subject.clone());
+    html::page(StatusCode::OK, &CancelPage { frame, id: record.id, to, subject })
 }
 
 /// `POST /messages/{id}/cancel`.

@@ -39,8 +39,8 @@ struct MessagesPage {
     frame: PageFrame,
     search: Search,
     faults: Vec<String>,
-    /// The text as typed, if it matched nothing and another reading of it is shown.
-    instead_of: Option<String>,
+    /// The text as typed, after the words that say how it was read first, if another reading of it is shown.
+    instead_of: Option<(&'static str, String)>,
     /// Tabs by status.
     tabs: Vec<Choice>,
     saved: SavedSearches,

@@ -17,6 +17,7 @@ use crate::panel::html;
 use crate::panel::layout::PageFrame;
 use crate::panel::page_error::PageError;
 use crate::panel::page_guard::Visit;
+use crate::panel::paging;
 use crate::panel::timestamp::ShortTime;
 use crate::panel::wording::{counted, provider};
 use crate::smtp::category::Category;
@@ -53,6 +54,8 @@ struct SiteLine {
     /// The recipients' domains and the relay.
     hint: String,
     waiting: String,
+    /// Link to the waiting messages.
+    waiting_path: Option<String>,
     in_flight: String,
     oldest_at: Option<ShortTime>,
     next_at: Option<ShortTime>,
@@ -150,6 +153,7 @@ fn line(visit: &Visit<'_>, site: AccountSite, hold: Hold) -> Result<SiteLine, Pa
         badge: badge(&site, last.as_ref(), hold),
         what_to_do: what_to_do(&site, last.as_ref(), hold, hours(visit)),
         waiting: grouped(site.waiting),
+        waiting_path: waiting_path(&site),
         in_flight: grouped(site.in_flight),
         next_at: site.next_at.filter(|at| *at > visit.now).map(moment),
         held_until: site.held_until.map(moment),
@@ -164,6 +168,13 @@ fn line(visit: &Visit<'_>, site: AccountSite, hold: Hold) -> Result<SiteLine, Pa
     })
 }
 
+/// Returns the link to the site's waiting messages, if they go to a single domain.
+fn waiting_path(site: &AccountSite) -> Option<String> {
+    let [domain] = site.domains.as_slice() else { return None };
+    let search = format!("domain:{domain}");
+    Some(paging::address("/messages", &[("q", &search), ("status", "waiting")])).filter(|_| site.waiting > 0)
+}
+
 /// Returns the domains of a site's mail, as far as they fit into a line, and its relay.
 fn hint(site: &AccountSite) -> String {
     let names = site.domains.iter().map(DomainName::as_str).filter(|name| *name != site.site);
@@ -174,9 +185,14 @@ fn hint(site: &AccountSite) -> String {
     };
     names.truncate(DOMAINS);
     match names.as_slice() {
-        [] => format!("via {}", site.relay),
-        names => format!("{}{more} · via {}", names.join(", "), site.relay),
+        [] => route(&site.relay),
+        names => format!("{}{more} · {}", names.join(", "), route(&site.relay)),
     }
+}
+
+/// Returns the relay in words. `direct` is delivery without one.
+fn route(relay: &str) -> String {
+    if relay == "direct" { "sent directly".to_owned() } else { format!("via {relay}") }
 }
 
 /// Returns the name of the site or domain whose pause stops all of the site's mail, if it is a single one.
@@ -263,6 +279,16 @@ mod tests {
         assert!(is_paused_twice(&twice) && !is_paused_twice(&one) && !is_paused_twice(&both));
         assert_eq!(paused_by(&AccountSite { paused_since: Some(Timestamp::ZERO), ..both }), Some("mx.example.com"));
         assert_eq!(paused_by(&site(1, &[])), None);
+    }
+
+    #[test]
+    fn the_waiting_messages_of_a_single_domain_are_linked() {
+        let to = |names: &[&str], waiting| {
+            let domains = names.iter().map(|name| name.parse().unwrap()).collect();
+            waiting_path(&AccountSite { domains, ..site(waiting, &[]) })
+        };
+        assert_eq!(to(&["gmail.com"], 4).as_deref(), Some("/messages?q=domain%3Agmail.com&status=waiting"));
+        assert_eq!([to(&["a.test", "b.test"], 4), to(&["a.test"], 0)], [None, None]);
     }
 
     #[test]

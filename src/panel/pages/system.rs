@@ -298,7 +298,7 @@ fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
     SiteLine {
         waiting: grouped(site.waiting),
         in_flight: grouped(site.in_flight),
-        code: site.last_answer.as_deref().map(reply_code).unwrap_or_default(),
+        code: site.last_answer.as_deref().map(failed_reply).unwrap_or_default(),
         next_at: site.next_at.filter(|at| *at > visit.now).map(|at| visit.moment(at).short(visit.now)),
         reason: site.reason.map(reason_words).unwrap_or_default(),
         held_until: site.held_until.map(|at| visit.moment(at).short(visit.now)),
@@ -320,12 +320,15 @@ const fn reason_words(reason: WaitReason) -> &'static str {
     }
 }
 
-/// Returns the reply code and enhanced status code of a response, without its text. Our own words stand for a missing
-/// response.
-fn reply_code(answer: &str) -> String {
+/// Returns the reply code and enhanced status code of a failed response, without its text. Our own words stand for a
+/// missing response, and nothing for a delivery.
+fn failed_reply(answer: &str) -> String {
     let (code, rest) = answer.split_at_checked(3).unwrap_or(("", ""));
     if code.len() != 3 || !code.bytes().all(|byte| byte.is_ascii_digit()) {
         return "No answer".to_owned();
+    }
+    if code.starts_with('2') {
+        return String::new();
     }
     let word = rest.trim_start_matches([' ', '-']).split_whitespace().next().unwrap_or_default();
     let parts: Vec<_> = word.split('.').collect();
@@ -381,10 +384,11 @@ mod tests {
             ("421 ann@example.com", "421"),
             ("550 192.0.2.1 is listed", "550"),
             ("connection refused by ann", "No answer"),
+            ("250 2.0.0 Ok", ""),
             ("", "No answer"),
             ("4é1", "No answer"),
         ] {
-            assert_eq!(reply_code(answer), code, "{answer}");
+            assert_eq!(failed_reply(answer), code, "{answer}");
         }
     }
 }

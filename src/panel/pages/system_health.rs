@@ -7,7 +7,7 @@ use crate::engine::alerts::listing::{AlertFilter, AlertState, AlertsOf};
 use crate::engine::alerts::record::Alert;
 use crate::engine::listing::PageRequest;
 use crate::engine::replica::{ReplicaStatus, Role, State};
-use crate::panel::components::{Badge, byte_size};
+use crate::panel::components::{Badge, byte_size, grouped};
 use crate::panel::page_guard::Visit;
 use crate::panel::prose::Prose;
 use crate::panel::timestamp::{Moment, lasted};
@@ -83,7 +83,8 @@ impl ReplicationState {
                 ("Mode", format!("{}, failover {}", capitalized(status.mode), status.failover)),
                 ("Lag", lasted(std::time::Duration::try_from_secs_f64(status.lag_seconds).unwrap_or_default())),
                 ("Not in the bucket yet", byte_size(status.backlog_bytes)),
-                ("Slot, epoch", format!("{}, {}", status.slot, status.epoch)),
+                ("Last log object", format!("Number {}", grouped(status.slot))),
+                ("Epoch of the writer", status.epoch.to_string()),
             ],
             last_confirmed_at: status.last_confirmed_at.map(|at| visit.detail(at)),
             base_at: status.base.map(|base| visit.detail(base.taken_at)),

@@ -56,7 +56,7 @@ async fn alerts_are_filtered_by_condition_and_their_absence_is_explained() {
     let world = World::new().await;
     world.owner().await;
     let mut browser = world.owner().await;
-    assert!(browser.get("/audit").await.shows("page lists more sign-ins, and the open sessions."));
+    assert!(browser.get("/audit").await.shows("page lists more sign-ins, and the open sessions: choose one in"));
     let page = browser.get("/alerts?condition=new_sign_in").await;
     assert!(page.shows("New sign-in to the panel") && page.shows("href=\"/alerts\" aria-label=\"Remove the filter"));
     assert!(!browser.get("/alerts?condition=quota").await.shows("New sign-in to the panel"));

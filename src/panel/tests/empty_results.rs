@@ -47,7 +47,7 @@ async fn a_word_with_one_clear_result_elsewhere_lists_its_messages_at_once() {
     {
         let page = browser.get(&format!("/messages?q={word}")).await;
         assert!(
-            page.shows(&format!("Nothing matches <code>{word}</code>. These messages match <code>{search}</code>"))
+            page.shows(&format!("No subject contains <code>{word}</code>. These messages match <code>{search}</code>"))
         );
         assert!(page.shows(&format!("/messages/{found}\"")) && !page.shows(&format!("/messages/{other}\"")), "{word}");
         assert!(!page.shows("No messages match") && !page.shows("Also search"), "{}", page.body);

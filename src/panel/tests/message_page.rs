@@ -185,3 +185,36 @@ async fn the_overview_shows_delivery_problems_and_last_week() {
     assert!(page.shows("<strong>4</strong>"));
     assert!(browser.get("/?range=24h").await.shows("<span class=\"before\">1 same time last week</span>"));
 }
+
+#[tokio::test]
+async fn a_retried_message_says_the_failure_first_and_asks_for_nothing() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let [retried, refused] = [world.send(serde_json::json!({})).await, world.send(serde_json::json!({})).await];
+    let timed_out = TransferEnd::Deferred { bounce: Some(crate::smtp::finding::timed_out()), not_before: None };
+    world.settle(retried, timed_out, AttemptFacts::default()).await;
+    world.settle(refused, bounced(), AttemptFacts::default()).await;
+    let page = browser.get(&format!("/messages/{retried}")).await;
+    let said =
+        "<p class=\"advice\">The server did not answer in time. Nothing to do: Postrider retries the message.</p>";
+    assert!(page.shows(said), "{}", page.body);
+    let page = browser.get(&format!("/messages/{refused}")).await;
+    assert!(page.shows("<span class=\"ours\">What to do</span> Ask the receiver."), "{}", page.body);
+}
+
+#[tokio::test]
+async fn a_message_canceled_after_attempts_says_so_and_is_no_longer_live() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let [tried, untried] =
+        [world.send(serde_json::json!({ "subject": "Your <b>code" })).await, world.send(serde_json::json!({})).await];
+    let end = TransferEnd::Deferred { bounce: None, not_before: None };
+    world.settle(tried, end, AttemptFacts::default()).await;
+    assert!(browser.get(&format!("/messages/{tried}")).await.shows("data-live="));
+    assert!(browser.get(&format!("/messages/{tried}/cancel")).await.shows("<bdi>Your &#60;b&#62;code</bdi>"));
+    for (message, words) in [(tried, "Canceled before it was delivered"), (untried, "Canceled before it was sent")] {
+        browser.post(&format!("/messages/{message}/cancel"), &[]).await;
+        let page = browser.get(&format!("/messages/{message}")).await;
+        assert!(page.shows(words) && !page.shows("data-live="), "{}", page.body);
+    }
+}

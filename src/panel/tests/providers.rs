@@ -37,7 +37,9 @@ async fn each_provider_is_shown_with_advice_answers_and_links() {
     }
     let page = browser.get("/providers").await;
     assert!(
-        page.shows("id=\"of-other\"") && page.shows("Other contains all other servers") && !page.shows("block list")
+        page.shows("id=\"of-other\"")
+            && page.shows("The line <b>Other</b> is for all other servers")
+            && !page.shows("block list")
     );
     let overview = browser.get("/").await;
     assert!(overview.shows("href=\"/providers\""));

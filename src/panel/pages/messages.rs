@@ -191,7 +191,6 @@ pub(super) async fn written(
         "removed" => Some("Saved search removed."),
         _ => None,
     };
-    let [first_time, last_time] = search.range(&zone);
     let removal = |(words, rest): (String, Vec<_>)| (words, address("/messages", &rest, None));
     let page = MessagesPage {
         is_exportable,
@@ -207,8 +206,8 @@ pub(super) async fn written(
         tabs: tabs(&search),
         statuses: statuses(),
         streams: Stream::ALL,
-        after: TimeField::new(&first_time, &zone),
-        until: TimeField::new(&last_time, &zone),
+        after: TimeField::new(&search.range(&zone)[0], &zone),
+        until: TimeField::new(&search.range(&zone)[1], &zone),
         ranges: presets(visit.now, &zone).into_iter().map(|preset| range(&search, &zone, preset)).collect(),
         lines: MessageLine::list(&found.rows, &zone, visit.now),
         newer,

@@ -221,7 +221,8 @@ pub(super) struct QueueArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum QueueCommand {
-    /// List queued and in-flight mail by receiving site, 10,000 sites at a time. Each page shows the queue as it is then.
+    /// List queued and in-flight mail by receiving site, 10,000 sites at a time. Each page shows the queue as it is
+    /// then.
     List {
         /// The next_cursor of the previous page.
         #[arg(long)]

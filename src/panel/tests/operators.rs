@@ -174,7 +174,7 @@ async fn an_operator_creates_changes_suspends_and_resumes_accounts() {
     assert!(browser.get(&path).await.shows("name=\"quota_per_day\" inputmode=\"numeric\" value=\"7,000\""));
     assert_eq!(browser.post(&format!("{path}/suspend"), &[("reason", "")]).await.status, 422);
     browser.post(&format!("{path}/suspend"), &[("reason", "unpaid")]).await;
-    assert!(browser.get(&path).await.shows(": unpaid."));
+    assert!(browser.get(&path).await.shows("Reason: unpaid</p>"));
     browser.post(&format!("{path}/view"), &[("reason", "ticket 7")]).await;
     assert!(browser.get(&path).await.shows("End the view to resume the account."));
     let overview = browser.get("/").await;

@@ -76,6 +76,24 @@ pub struct AccountSite {
 }
 
 impl AccountSite {
+    /// Returns the queue of this many messages that wait for a site.
+    #[cfg(test)]
+    pub(crate) fn of_waiting(site: &str, waiting: u64) -> Self {
+        Self {
+            site: site.to_owned(),
+            relay: "direct".to_owned(),
+            waiting,
+            in_flight: 0,
+            domains: Vec::new(),
+            oldest_at: None,
+            next_at: None,
+            held_until: None,
+            last_tried: MessageId::default(),
+            paused_since: None,
+            paused_domains: Vec::new(),
+        }
+    }
+
     /// Returns whether pauses stop all waiting mail for the site.
     pub fn is_paused(&self) -> bool {
         let paused = self.paused_domains.iter().map(|domain| domain.waiting).sum::<u64>();

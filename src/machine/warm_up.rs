@@ -26,7 +26,7 @@ struct Count {
     stored: u32,
     taken: u32,
     in_flight: u32,
-    /// The numbers of each account, taken and in flight, since the start of the service.
+    /// Number of messages of each account, sent or in flight, since the start of the service.
     accounts: HashMap<AccountId, u32>,
 }
 

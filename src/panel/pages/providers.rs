@@ -253,19 +253,7 @@ mod tests {
     }
 
     fn waiting(sites: &[(&str, u64)]) -> Waiting {
-        let site = |(site, waiting): &(&str, u64)| AccountSite {
-            site: (*site).to_owned(),
-            relay: "direct".to_owned(),
-            waiting: *waiting,
-            in_flight: 0,
-            domains: Vec::new(),
-            oldest_at: None,
-            next_at: None,
-            held_until: None,
-            last_tried: MessageId::default(),
-            paused_since: None,
-            paused_domains: Vec::new(),
-        };
+        let site = |(site, waiting): &(&str, u64)| AccountSite::of_waiting(site, *waiting);
         let queue = AccountQueue { sites: sites.iter().map(site).collect(), ..AccountQueue::default() };
         Waiting::at(&["google", OTHER], &queue)
     }

@@ -255,17 +255,8 @@ mod tests {
             waiting: *waiting,
         };
         AccountSite {
-            site: "mx.example.com".to_owned(),
-            relay: "direct".to_owned(),
-            waiting,
-            in_flight: 0,
-            domains: Vec::new(),
-            oldest_at: None,
-            next_at: None,
-            held_until: None,
-            last_tried: MessageId::default(),
-            paused_since: None,
             paused_domains: paused.iter().map(domain).collect(),
+            ..AccountSite::of_waiting("mx.example.com", waiting)
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::time::{moment, parsed, typed};
+use super::time::{day, moment, parsed, typed};
 use super::{parts, quoted};
 use crate::base::time::Timestamp;
 use crate::panel::timestamp::Moment;
@@ -93,10 +93,6 @@ pub(in crate::panel) fn with_times(text: &str, times: &[(&str, Option<&str>)]) -
 pub(super) fn bound(part: &str) -> Option<&'static str> {
     let (name, _) = part.split_once(':')?;
     ["after", "until", "before"].into_iter().find(|known| name.eq_ignore_ascii_case(known))
-}
-
-fn day(text: &str) -> Option<Date> {
-    text.parse().ok().filter(|_| text.len() == "2026-11-20".len())
 }
 
 #[cfg(test)]

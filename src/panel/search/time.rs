@@ -13,13 +13,18 @@ const SECOND_BYTES: usize = "2026-11-20T15:04:05".len();
 /// Converts a day, such as `2026-11-20`, to its first moment in the zone, and a time without an offset, such as
 /// `2026-11-20T15:04`, to that moment. Other text stays as it is, for the API's own check.
 pub(in crate::panel) fn moment(text: &str, zone: &TimeZone) -> String {
-    let zoned = match text.len() {
-        DAY_BYTES => text.parse::<Date>().ok().and_then(|day| day.to_zoned(zone.clone()).ok()),
-        _ if is_local(text) => text.parse::<DateTime>().ok().and_then(|time| time.to_zoned(zone.clone()).ok()),
-        _ => None,
+    let zoned = match day(text) {
+        Some(day) => day.to_zoned(zone.clone()).ok(),
+        None if is_local(text) => text.parse::<DateTime>().ok().and_then(|time| time.to_zoned(zone.clone()).ok()),
+        None => None,
     };
     let millis = zoned.and_then(|zoned| u64::try_from(zoned.timestamp().as_millisecond()).ok());
     millis.map_or_else(|| text.to_owned(), |millis| Timestamp::from_millis(millis).to_string())
+}
+
+/// Returns a typed day.
+pub(super) fn day(text: &str) -> Option<Date> {
+    text.parse().ok().filter(|_| text.len() == DAY_BYTES)
 }
 
 /// Whether a text has the length and the separators of a time without an offset.
@@ -46,7 +51,7 @@ pub(in crate::panel) struct TimeField {
 impl TimeField {
     /// Returns the field of a typed day or time: the browser's own for a day or a time, and text for anything else.
     pub(in crate::panel) fn new(text: &str, zone: &TimeZone) -> Self {
-        if text.is_empty() || text.parse::<Date>().is_ok() && text.len() == DAY_BYTES {
+        if text.is_empty() || day(text).is_some() {
             return Self { kind: "date", value: text.to_owned() };
         }
         let value = parsed(text, zone).map_or_else(|| text.to_owned(), |at| typed(at, zone));

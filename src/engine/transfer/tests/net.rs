@@ -121,7 +121,7 @@ impl Net {
     }
 }
 
-/// Returns the address of a server, in a network that all servers share. Few have the same one.
+/// Returns the address of a server, in a network that all servers share. Few servers have the same address.
 fn address_of(name: &str) -> IpAddr {
     let hash = name.bytes().fold(0_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte));
     IpAddr::from([192, 0, 2, hash])
